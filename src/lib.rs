@@ -1,1 +1,3 @@
-
+//! Stormglass.
+pub mod clock;
+pub mod tuple;

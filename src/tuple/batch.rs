@@ -1,0 +1,428 @@
+//! The unit between tasks: rows over one arena.
+
+use super::{Edge, KeyHash, RootId, StreamId, TaskId, Value};
+use crate::clock::Instant;
+
+/// What tracking needs to know of one tuple; its values stand in the batch's cells.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The tree that the tuple belongs to, [`RootId::NONE`] if it is unanchored.
+    pub root: RootId,
+    /// The tuple's edge in that tree; its lineage too.
+    pub edge: Edge,
+    /// The hash of the fields by which it was grouped, 0 under groupings that use no key.
+    pub key: KeyHash,
+    /// End of the tuple's further anchors in [`Batch::anchors`]; the start is the end of the row before.
+    anchors_end: u32,
+}
+
+/// A further tree that a tuple with several anchors belongs to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Anchor {
+    /// The tree.
+    pub root: RootId,
+    /// The edge by which the anchored tuple hangs in it.
+    pub edge: Edge,
+}
+
+/// One value, packed: kind in the low 4 bits. Text and bytes: length (28 bits), offset (32 bits). Whole numbers that
+/// fit stand in the upper 60 bits; others, and floats, stand in the blob.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Cell(u64);
+
+mod kind {
+    pub(super) const NULL: u64 = 0;
+    pub(super) const FALSE: u64 = 1;
+    pub(super) const TRUE: u64 = 2;
+    pub(super) const INT: u64 = 3;
+    pub(super) const WIDE_INT: u64 = 4;
+    pub(super) const FLOAT: u64 = 5;
+    pub(super) const STR: u64 = 6;
+    pub(super) const BYTES: u64 = 7;
+}
+
+impl Cell {
+    /// Longest text or bytes value.
+    const MAX_LEN: usize = (1 << 28) - 1;
+
+    #[inline]
+    const fn span(kind: u64, start: usize, len: usize) -> Self {
+        Self((start as u64) << 32 | (len as u64) << 4 | kind)
+    }
+
+    #[inline]
+    const fn kind(self) -> u64 {
+        self.0 & 15
+    }
+
+    #[inline]
+    const fn start(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    #[inline]
+    const fn end(self) -> usize {
+        self.start() + ((self.0 >> 4) as usize & Self::MAX_LEN)
+    }
+}
+
+/// Tuples of one stream on their way to one task.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The stream that all tuples belong to.
+    pub stream: StreamId,
+    /// The task that they go to.
+    pub target: TaskId,
+    /// When the first tuple was put in: what a tree timeout compares with.
+    pub born: Instant,
+    width: usize,
+    rows: Vec<Row>,
+    cells: Vec<Cell>,
+    text: String,
+    blob: Vec<u8>,
+    anchors: Vec<Anchor>,
+}
+
+/// The length of a batch at some moment, to which it can be cut back.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct Mark {
+    rows: usize,
+    cells: usize,
+    text: usize,
+    blob: usize,
+    anchors: usize,
+}
+
+impl Batch {
+    /// An empty batch for tuples of `width` values.
+    #[must_use]
+    pub fn new(stream: StreamId, target: TaskId, width: usize, rows: usize) -> Self {
+        Self {
+            stream,
+            target,
+            born: Instant::ZERO,
+            width,
+            rows: Vec::with_capacity(rows),
+            cells: Vec::with_capacity(rows * width),
+            text: String::with_capacity(rows * width * 8),
+            blob: Vec::new(),
+            anchors: Vec::new(),
+        }
+    }
+
+    /// Number of tuples.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True if there is no tuple in it.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Bytes that the values take.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.text.len() + self.blob.len()
+    }
+
+    /// Empties the batch and keeps its memory.
+    pub fn clear(&mut self) {
+        self.truncate(Mark::default());
+    }
+
+    /// Appends a tuple. `values` are as many as the stream has fields.
+    ///
+    /// # Errors
+    /// [`BatchFull`] if the values would not fit: one longer than 256 MiB, or more than 4 GiB in all. The batch is then
+    /// to be cut back to the mark taken before.
+    #[inline]
+    pub fn push(
+        &mut self,
+        root: RootId,
+        edge: Edge,
+        key: KeyHash,
+        values: &[Value<'_>],
+    ) -> Result<(), BatchFull> {
+        debug_assert_eq!(values.len(), self.width, "the collector checks the width");
+        for value in values {
+            let cell = self.cell(*value)?;
+            self.cells.push(cell);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "fewer anchors than bytes in the arena")]
+        let anchors_end = self.anchors.len() as u32;
+        self.rows.push(Row { root, edge, key, anchors_end });
+        Ok(())
+    }
+
+    /// Adds a further tree to the tuple that will be pushed next.
+    pub fn push_anchor(&mut self, anchor: Anchor) {
+        self.anchors.push(anchor);
+    }
+
+    #[inline]
+    fn cell(&mut self, value: Value<'_>) -> Result<Cell, BatchFull> {
+        Ok(match value {
+            Value::Str(s) => {
+                let start = self.text.len();
+                Self::check(start, s.len())?;
+                self.text.push_str(s);
+                Cell::span(kind::STR, start, s.len())
+            }
+            Value::Bytes(b) => self.blob_cell(kind::BYTES, b)?,
+            Value::Null => Cell(kind::NULL),
+            Value::Bool(false) => Cell(kind::FALSE),
+            Value::Bool(true) => Cell(kind::TRUE),
+            Value::Int(i) if i << 4 >> 4 == i => Cell((i << 4).cast_unsigned() | kind::INT),
+            Value::Int(i) => self.blob_cell(kind::WIDE_INT, &i.to_le_bytes())?,
+            Value::Float(x) => self.blob_cell(kind::FLOAT, &x.to_le_bytes())?,
+        })
+    }
+
+    fn blob_cell(&mut self, kind: u64, bytes: &[u8]) -> Result<Cell, BatchFull> {
+        let start = self.blob.len();
+        Self::check(start, bytes.len())?;
+        self.blob.extend_from_slice(bytes);
+        Ok(Cell::span(kind, start, bytes.len()))
+    }
+
+    #[inline]
+    const fn check(start: usize, len: usize) -> Result<(), BatchFull> {
+        if len > Cell::MAX_LEN || start + len > u32::MAX as usize {
+            return Err(BatchFull);
+        }
+        Ok(())
+    }
+
+    /// The batch's present length.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            rows: self.rows.len(),
+            cells: self.cells.len(),
+            text: self.text.len(),
+            blob: self.blob.len(),
+            anchors: self.anchors.len(),
+        }
+    }
+
+    /// Takes back everything that was pushed since `mark`.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.rows.truncate(mark.rows);
+        self.cells.truncate(mark.cells);
+        self.text.truncate(mark.text);
+        self.blob.truncate(mark.blob);
+        self.anchors.truncate(mark.anchors);
+    }
+
+    /// The rows, for the driver of a task.
+    #[must_use]
+    #[inline]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The tuple at `index`, `None` past the end.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Tuple<'_>> {
+        let row = self.rows.get(index)?;
+        let cells = self.cells.get(index * self.width..(index + 1) * self.width)?;
+        Some(Tuple { batch: self, row, cells, index })
+    }
+
+    /// The tuples in order, from `start` on.
+    #[inline]
+    pub fn tuples_from(&self, start: usize) -> impl Iterator<Item = Tuple<'_>> {
+        let rows = self.rows.get(start..).unwrap_or_default();
+        let cells = self.cells.get(start * self.width..).unwrap_or_default();
+        // chunks_exact(0) panics; a stream without fields has no cells to hand out.
+        let mut cells = cells.chunks_exact(self.width.max(1));
+        rows.iter().enumerate().map(move |(at, row)| Tuple {
+            batch: self,
+            row,
+            cells: cells.next().unwrap_or_default(),
+            index: start + at,
+        })
+    }
+
+    #[inline]
+    fn value(&self, cell: Cell) -> Value<'_> {
+        let eight = || -> [u8; 8] {
+            let bytes = self.blob.get(cell.start()..cell.end()).unwrap_or_default();
+            bytes.try_into().unwrap_or_default()
+        };
+        match cell.kind() {
+            kind::STR => Value::Str(self.text.get(cell.start()..cell.end()).unwrap_or_default()),
+            kind::BYTES => Value::Bytes(self.blob.get(cell.start()..cell.end()).unwrap_or_default()),
+            kind::INT => Value::Int(cell.0.cast_signed() >> 4),
+            kind::WIDE_INT => Value::Int(i64::from_le_bytes(eight())),
+            kind::FLOAT => Value::Float(f64::from_le_bytes(eight())),
+            kind::TRUE => Value::Bool(true),
+            kind::FALSE => Value::Bool(false),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// A batch cannot take the tuple: a value of more than 256 MiB, or more than 4 GiB in one batch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a value of more than 256 MiB, or a batch of more than 4 GiB")]
+pub struct BatchFull;
+
+/// One tuple of a batch, borrowed.
+#[derive(Copy, Clone, Debug)]
+pub struct Tuple<'a> {
+    batch: &'a Batch,
+    row: &'a Row,
+    cells: &'a [Cell],
+    index: usize,
+}
+
+impl<'a> Tuple<'a> {
+    /// The value of the field at `position`, [`Value::Null`] past the last. Positions are resolved from field names
+    /// when the bolt is prepared.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, position: usize) -> Value<'a> {
+        self.cells.get(position).map_or(Value::Null, |cell| self.batch.value(*cell))
+    }
+
+    /// The text of the field at `position`, `None` if it is not text.
+    #[must_use]
+    #[inline]
+    pub fn str(&self, position: usize) -> Option<&'a str> {
+        self.get(position).as_str()
+    }
+
+    /// Number of values.
+    #[must_use]
+    pub const fn width(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// The values in the order of the fields.
+    pub fn values(&self) -> impl Iterator<Item = Value<'a>> {
+        let batch = self.batch;
+        self.cells.iter().map(move |cell| batch.value(*cell))
+    }
+
+    /// The stream on which the tuple came.
+    #[must_use]
+    #[inline]
+    pub const fn stream(&self) -> StreamId {
+        self.batch.stream
+    }
+
+    /// The hash of the grouping key; what a store of this task looks the key up by.
+    #[must_use]
+    #[inline]
+    pub const fn key(&self) -> KeyHash {
+        self.row.key
+    }
+
+    /// The tuple's identity, equal when its record is replayed.
+    #[must_use]
+    #[inline]
+    pub const fn lineage(&self) -> u64 {
+        self.row.edge.bits()
+    }
+
+    /// What tracking knows of the tuple.
+    #[must_use]
+    #[inline]
+    pub const fn row(&self) -> &'a Row {
+        self.row
+    }
+
+    /// The tuple's place in its batch.
+    #[must_use]
+    #[inline]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The further trees that the tuple belongs to.
+    #[must_use]
+    #[inline]
+    pub fn anchors(&self) -> &'a [Anchor] {
+        if self.batch.anchors.is_empty() {
+            return &[];
+        }
+        let before = self.index.checked_sub(1).and_then(|i| self.batch.rows.get(i));
+        let start = before.map_or(0, |row| row.anchors_end as usize);
+        self.batch.anchors.get(start..self.row.anchors_end as usize).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn batch(width: usize) -> Batch {
+        Batch::new(StreamId(0), TaskId(0), width, 4)
+    }
+
+    fn push(batch: &mut Batch, values: &[Value<'_>]) {
+        batch.push(RootId::NONE, Edge::UNTRACKED, KeyHash(0), values).unwrap();
+    }
+
+    #[test]
+    fn a_row_is_24_bytes_and_a_value_8() {
+        assert_eq!((size_of::<Row>(), size_of::<Cell>()), (24, 8));
+    }
+
+    #[test]
+    fn a_failed_executes_tuples_are_taken_back_without_a_trace() {
+        let mut batch = batch(1);
+        push(&mut batch, &[Value::Str("stays")]);
+        let mark = batch.mark();
+        batch.push_anchor(Anchor { root: RootId::new(0, 1, 1), edge: Edge::root(1) });
+        push(&mut batch, &[Value::Str("goes")]);
+        push(&mut batch, &[Value::Float(1.5)]);
+        batch.truncate(mark);
+        push(&mut batch, &[Value::Str("new")]);
+        let texts: Vec<_> = batch.tuples_from(0).map(|t| t.str(0)).collect();
+        assert_eq!(texts, [Some("stays"), Some("new")]);
+        assert_eq!(batch.get(1).unwrap().anchors(), []);
+        assert_eq!(batch.bytes(), "staysnew".len());
+    }
+
+    #[test]
+    fn each_tuple_has_its_own_anchors() {
+        let mut batch = batch(0);
+        let anchor = |slot| Anchor { root: RootId::new(0, slot, 1), edge: Edge::root(slot.into()) };
+        push(&mut batch, &[]);
+        batch.push_anchor(anchor(1));
+        batch.push_anchor(anchor(2));
+        push(&mut batch, &[]);
+        push(&mut batch, &[]);
+        let anchors: Vec<_> = batch.tuples_from(0).map(|t| t.anchors().len()).collect();
+        assert_eq!(anchors, [0, 2, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_out_as_they_went_in(rows in prop::collection::vec((any::<i64>(), any::<f64>(), any::<bool>(), ".*", prop::collection::vec(any::<u8>(), 0..20)), 0..20)) {
+            let mut batch = batch(6);
+            let values: Vec<_> = rows.iter().map(|(i, x, b, s, bytes)| {
+                [Value::Int(*i), Value::Float(*x), Value::Bool(*b), Value::Str(s), Value::Bytes(bytes), Value::Null]
+            }).collect();
+            for row in &values {
+                push(&mut batch, row);
+            }
+            for (at, row) in values.iter().enumerate() {
+                prop_assert!(batch.get(at).unwrap().values().eq(row.iter().copied()));
+            }
+            prop_assert_eq!(batch.tuples_from(0).count(), rows.len());
+        }
+    }
+}
