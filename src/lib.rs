@@ -1,3 +1,4 @@
 //! Stormglass.
 pub mod clock;
+pub mod metrics;
 pub mod tuple;

@@ -1,0 +1,349 @@
+//! Every exported metric, in one table, and typed handles to update them.
+//!
+//! Handles are resolved once, when a component or a topic becomes known, and updated once a *batch*: an update is an
+//! atomic addition, a look-up takes a lock. Clones are cheap and share their values. No other
+//! folder names the crate behind this.
+
+mod handles;
+mod labels;
+pub mod process;
+mod readiness;
+
+pub use self::{
+    handles::{
+        CommitMetrics, ComponentMetrics, ConsumedMetrics, Counter, Gauge, Histogram, PartitionMetrics, ProducedMetrics,
+        Seconds, Timestamp, TreeMetrics,
+    },
+    labels::{CommitResult, DeadLetterReason, DuplicateOutcome, ProduceResult, RebalanceEvent, ReplayReason, TreeOutcome},
+    readiness::{Readiness, Unready},
+};
+
+use std::{fmt, sync::Arc};
+
+use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+/// What kind of value a metric has.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A whole number that only grows.
+    Counter,
+    /// Seconds that only grow.
+    Seconds,
+    /// A whole number that goes up and down.
+    Gauge,
+    /// A point in time, in seconds since 1970.
+    Timestamp,
+    /// Durations from a microsecond to a second: of one call.
+    ShortDuration,
+    /// Durations from a tenth of a millisecond to a minute: of a tree, a record or a commit.
+    LongDuration,
+}
+
+/// One line of the table.
+#[derive(Copy, Clone, Debug)]
+pub struct Definition {
+    /// Full name, with prefix and unit.
+    pub name: &'static str,
+    /// What kind of value it has.
+    pub kind: Kind,
+    /// Unit of the value: `1` for a number of things.
+    pub unit: &'static str,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it means, in a sentence.
+    pub help: &'static str,
+}
+
+macro_rules! family {
+    (Counter) => { IntCounterVec };
+    (Seconds) => { CounterVec };
+    (Gauge) => { IntGaugeVec };
+    (Timestamp) => { GaugeVec };
+    (ShortDuration) => { HistogramVec };
+    (LongDuration) => { HistogramVec };
+}
+
+macro_rules! new_family {
+    (ShortDuration, $definition:expr) => { HistogramVec::new(histogram($definition, SHORT), $definition.labels) };
+    (LongDuration, $definition:expr) => { HistogramVec::new(histogram($definition, LONG), $definition.labels) };
+    ($kind:ident, $definition:expr) => {
+        <family!($kind)>::new(Opts::new($definition.name, $definition.help), $definition.labels)
+    };
+}
+
+macro_rules! table {
+    ($($field:ident $kind:ident $unit:literal [$($label:literal)*] $help:literal;)*) => {
+        /// The table: every metric there is.
+        pub const TABLE: &[Definition] = &[$(Definition {
+            name: concat!("stormglass_", stringify!($field)),
+            kind: Kind::$kind,
+            unit: $unit,
+            labels: &[$($label),*],
+            help: $help,
+        }),*];
+
+        #[derive(Debug)]
+        struct Families { $($field: family!($kind),)* }
+
+        impl Families {
+            fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+                let mut definitions = TABLE.iter();
+                $(
+                    let $field = match definitions.next() {
+                        Some(definition) => new_family!($kind, definition)?,
+                        None => return Err(prometheus::Error::Msg("the table ended early".to_owned())),
+                    };
+                    registry.register(Box::new($field.clone()))?;
+                )*
+                Ok(Self { $($field),* })
+            }
+        }
+    };
+}
+
+table! {
+    build_info Gauge "1" ["version" "librdkafka"] "Always 1; the labels say what runs.";
+    ready Gauge "1" [] "1 while brokers answer, partitions are assigned and nothing drains, else 0.";
+    component_tasks Gauge "1" ["component"] "Tasks that a component runs as.";
+    component_executed_total Counter "1" ["component"] "Tuples that a bolt or sink has executed.";
+    component_emitted_total Counter "1" ["component" "stream"] "Tuples that a component has emitted.";
+    component_acked_total Counter "1" ["component"] "Tuples that a component has acked; of a spout: trees.";
+    component_failed_total Counter "1" ["component"] "Tuples that a component has failed; of a spout: trees.";
+    component_execute_duration_seconds ShortDuration "s" ["component"]
+        "Time to execute one tuple: the mean of a batch is one sample.";
+    component_busy_seconds_total Seconds "s" ["component"] "Time that a component's tasks spent executing.";
+    component_blocked_seconds_total Seconds "s" ["component"] "Time that a component's tasks waited for full queues.";
+    queue_depth Gauge "1" ["component"] "Tuples that wait in front of a component.";
+    queue_capacity Gauge "1" ["component"] "Tuples that fit in front of a component.";
+    trees_started_total Counter "1" ["component"] "Tuple trees that a spout has started.";
+    trees_completed_total Counter "1" ["component" "outcome"] "Tuple trees that ended, by how.";
+    trees_pending Gauge "1" ["component"] "Tuple trees that are open.";
+    tree_duration_seconds LongDuration "s" ["component"] "Time from a root's emit to the end of its tree.";
+    records_replayed_total Counter "1" ["reason"] "Records emitted again, by why.";
+    duplicates_total Counter "1" ["outcome"] "Effects that were repeated, by whether anybody outside can see them.";
+    dead_letters_total Counter "1" ["reason"] "Records given up and written to the dead-letter topic, by why.";
+    kafka_records_consumed_total Counter "1" ["topic"] "Records read from a topic.";
+    kafka_consumed_bytes_total Counter "B" ["topic"] "Bytes of keys and values read from a topic.";
+    kafka_records_produced_total Counter "1" ["topic" "result"] "Records written to a topic, by the broker's answer.";
+    kafka_produced_bytes_total Counter "B" ["topic"] "Bytes of keys and values handed over for a topic.";
+    kafka_lag_records Gauge "1" ["topic" "partition"] "Records between the committed offset and the partition's end.";
+    kafka_committed_offset Gauge "1" ["topic" "partition"] "Offset that a restart would read next.";
+    kafka_commits_total Counter "1" ["result"] "Commits of offsets, by the broker's answer.";
+    kafka_commit_duration_seconds LongDuration "s" [] "Time from freezing a commit to the broker's answer.";
+    kafka_rebalances_total Counter "1" ["event"] "Changes of the assignment, by kind.";
+    last_commit_timestamp_seconds Timestamp "s" [] "When offsets were committed last, in seconds since 1970.";
+    record_latency_seconds LongDuration "s" [] "Time from a record's timestamp to the commit that covers it.";
+}
+
+const SHORT: &[f64] = &[1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0];
+const LONG: &[f64] =
+    &[1e-4, 3e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0];
+
+fn histogram(definition: &Definition, buckets: &[f64]) -> HistogramOpts {
+    HistogramOpts::new(definition.name, definition.help).buckets(buckets.to_vec())
+}
+
+/// The table and the registry disagree: a bug that every start would show.
+#[derive(Debug, thiserror::Error)]
+#[error("metrics cannot be registered: {0}")]
+pub struct MetricsError(String);
+
+impl From<prometheus::Error> for MetricsError {
+    fn from(error: prometheus::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+struct Inner {
+    registry: Registry,
+    families: Families,
+    readiness: Readiness,
+}
+
+/// All metrics of one process (or of one test): cheap to clone, shared by its clones.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Metrics({} families)", TABLE.len())
+    }
+}
+
+impl Metrics {
+    /// A registry of its own with every series that can be known beforehand at 0. `librdkafka` is the client's version.
+    ///
+    /// # Errors
+    /// If the table contradicts itself, which a test rules out.
+    pub fn new(librdkafka: &str) -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        let families = Families::register(&registry)?;
+        #[cfg(target_os = "linux")]
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        families.build_info.with_label_values(&[env!("CARGO_PKG_VERSION"), librdkafka]).set(1);
+        let metrics = Self(Arc::new(Inner { registry, families, readiness: Readiness::default() }));
+        metrics.show_known_series();
+        Ok(metrics)
+    }
+
+    /// A first event must be a step from 0, or `rate()` does not see it.
+    fn show_known_series(&self) {
+        ReplayReason::ALL.iter().for_each(|r| drop(self.replayed(*r)));
+        DuplicateOutcome::ALL.iter().for_each(|o| drop(self.duplicates(*o)));
+        DeadLetterReason::ALL.iter().for_each(|r| drop(self.dead_letters(*r)));
+        RebalanceEvent::ALL.iter().for_each(|e| drop(self.rebalances(*e)));
+        drop(self.commits());
+    }
+
+    /// What `/readyz` answers, and why.
+    #[must_use]
+    pub fn readiness(&self) -> &Readiness {
+        &self.0.readiness
+    }
+
+    /// Handles of component `name`.
+    #[must_use]
+    pub fn component(&self, name: &str) -> ComponentMetrics {
+        let (f, l) = (&self.0.families, &[name]);
+        ComponentMetrics {
+            tasks: Gauge(f.component_tasks.with_label_values(l)),
+            executed: Counter(f.component_executed_total.with_label_values(l)),
+            acked: Counter(f.component_acked_total.with_label_values(l)),
+            failed: Counter(f.component_failed_total.with_label_values(l)),
+            execute_duration: Histogram(f.component_execute_duration_seconds.with_label_values(l)),
+            busy: Seconds(f.component_busy_seconds_total.with_label_values(l)),
+            blocked: Seconds(f.component_blocked_seconds_total.with_label_values(l)),
+            queue_depth: Gauge(f.queue_depth.with_label_values(l)),
+            queue_capacity: Gauge(f.queue_capacity.with_label_values(l)),
+        }
+    }
+
+    /// Tuples that component `name` emits on `stream`.
+    #[must_use]
+    pub fn emitted(&self, name: &str, stream: &str) -> Counter {
+        Counter(self.0.families.component_emitted_total.with_label_values(&[name, stream]))
+    }
+
+    /// Handles of the trees that spout `name` starts.
+    #[must_use]
+    pub fn trees(&self, name: &str) -> TreeMetrics {
+        let (f, l) = (&self.0.families, &[name]);
+        let ended = |o: TreeOutcome| Counter(f.trees_completed_total.with_label_values(&[name, o.label()]));
+        TreeMetrics {
+            started: Counter(f.trees_started_total.with_label_values(l)),
+            acked: ended(TreeOutcome::Acked),
+            failed: ended(TreeOutcome::Failed),
+            timed_out: ended(TreeOutcome::TimedOut),
+            abandoned: ended(TreeOutcome::Abandoned),
+            pending: Gauge(f.trees_pending.with_label_values(l)),
+            duration: Histogram(f.tree_duration_seconds.with_label_values(l)),
+        }
+    }
+
+    /// Records emitted again because of `reason`.
+    #[must_use]
+    pub fn replayed(&self, reason: ReplayReason) -> Counter {
+        Counter(self.0.families.records_replayed_total.with_label_values(&[reason.label()]))
+    }
+
+    /// Effects that were repeated.
+    #[must_use]
+    pub fn duplicates(&self, outcome: DuplicateOutcome) -> Counter {
+        Counter(self.0.families.duplicates_total.with_label_values(&[outcome.label()]))
+    }
+
+    /// Records that were given up because of `reason`.
+    #[must_use]
+    pub fn dead_letters(&self, reason: DeadLetterReason) -> Counter {
+        Counter(self.0.families.dead_letters_total.with_label_values(&[reason.label()]))
+    }
+
+    /// Handles of a topic that is read.
+    #[must_use]
+    pub fn consumed(&self, topic: &str) -> ConsumedMetrics {
+        let f = &self.0.families;
+        ConsumedMetrics {
+            records: Counter(f.kafka_records_consumed_total.with_label_values(&[topic])),
+            bytes: Counter(f.kafka_consumed_bytes_total.with_label_values(&[topic])),
+        }
+    }
+
+    /// Handles of a topic that is written.
+    #[must_use]
+    pub fn produced(&self, topic: &str) -> ProducedMetrics {
+        let f = &self.0.families;
+        let by = |r: ProduceResult| Counter(f.kafka_records_produced_total.with_label_values(&[topic, r.label()]));
+        ProducedMetrics {
+            acknowledged: by(ProduceResult::Acknowledged),
+            failed: by(ProduceResult::Failed),
+            bytes: Counter(f.kafka_produced_bytes_total.with_label_values(&[topic])),
+        }
+    }
+
+    /// Handles of a partition that was assigned. Drop them, then call [`Metrics::forget_partition`], when it leaves.
+    #[must_use]
+    pub fn partition(&self, topic: &str, partition: i32) -> PartitionMetrics {
+        let (f, partition) = (&self.0.families, partition.to_string());
+        let labels = &[topic, partition.as_str()];
+        PartitionMetrics {
+            lag: Gauge(f.kafka_lag_records.with_label_values(labels)),
+            committed_offset: Gauge(f.kafka_committed_offset.with_label_values(labels)),
+        }
+    }
+
+    /// Takes the series of a partition that is no longer ours out of the export.
+    pub fn forget_partition(&self, topic: &str, partition: i32) {
+        let (f, partition) = (&self.0.families, partition.to_string());
+        let labels = &[topic, partition.as_str()];
+        // An error says that there is no such series, which is the aim.
+        f.kafka_lag_records.remove_label_values(labels).ok();
+        f.kafka_committed_offset.remove_label_values(labels).ok();
+    }
+
+    /// Lag over all partitions that are assigned, for the progress line.
+    #[must_use]
+    pub fn total_lag(&self) -> u64 {
+        use prometheus::core::Collector as _;
+        let families = self.0.families.kafka_lag_records.collect();
+        let sum: f64 = families.iter().flat_map(|f| f.get_metric()).map(|m| m.get_gauge().get_value()).sum();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of gauges that are never negative")]
+        let sum = sum as u64;
+        sum
+    }
+
+    /// Handles of the commits.
+    #[must_use]
+    pub fn commits(&self) -> CommitMetrics {
+        let f = &self.0.families;
+        let by = |r: CommitResult| Counter(f.kafka_commits_total.with_label_values(&[r.label()]));
+        let none: &[&str] = &[];
+        CommitMetrics {
+            committed: by(CommitResult::Committed),
+            refused: by(CommitResult::Refused),
+            failed: by(CommitResult::Failed),
+            duration: Histogram(f.kafka_commit_duration_seconds.with_label_values(none)),
+            last_timestamp: Timestamp(f.last_commit_timestamp_seconds.with_label_values(none)),
+            record_latency: Histogram(f.record_latency_seconds.with_label_values(none)),
+        }
+    }
+
+    /// Changes of the assignment.
+    #[must_use]
+    pub fn rebalances(&self, event: RebalanceEvent) -> Counter {
+        Counter(self.0.families.kafka_rebalances_total.with_label_values(&[event.label()]))
+    }
+
+    /// All metrics as Prometheus' text format 0.0.4.
+    ///
+    /// # Errors
+    /// If a value cannot be written as text, which is a bug.
+    pub fn render(&self) -> Result<String, MetricsError> {
+        let none: &[&str] = &[];
+        let ready = i64::from(self.readiness().check().is_ok());
+        self.0.families.ready.with_label_values(none).set(ready);
+        Ok(prometheus::TextEncoder::new().encode_to_string(&self.0.registry.gather())?)
+    }
+}
+
+#[cfg(test)]
+mod tests;
