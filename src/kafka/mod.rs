@@ -1,0 +1,19 @@
+//! The real client: records in and out of Kafka, behind ports that a simulated client can stand below.
+//!
+//! Two rings. The source and sink ports of `topology` stand above this folder; the *client* ports of [`client`] stand
+//! below its logic. Nothing of the library that speaks Kafka's protocol passes through the client ports, so everything
+//! that decides (what to commit, what to retry, what a revoke means) runs unchanged over a simulation.
+//!
+//! Files in reading order: `client` (the client ports), `record` (a block of records over one arena), `produce` (a
+//! batch of records to send).
+//!
+//! Invariants:
+//! 1. Whoever is below a client port never decides: it reports events and does what it is told. It does not assign,
+//!    commit, seek or drop a record by itself.
+//! 2. Records of a partition arrive in the order of their offsets, and only between `assign` and `unassign`.
+//! 3. Every record that a sink client took is reported exactly once: acknowledged or failed.
+//! 4. No message holds a secret.
+
+pub mod client;
+pub mod produce;
+pub mod record;
