@@ -2,4 +2,5 @@
 pub mod clock;
 pub mod kafka;
 pub mod metrics;
+pub mod service;
 pub mod tuple;

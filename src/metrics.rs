@@ -14,7 +14,9 @@ pub use self::{
         CommitMetrics, ComponentMetrics, ConsumedMetrics, Counter, Gauge, Histogram, PartitionMetrics, ProducedMetrics,
         Seconds, Timestamp, TreeMetrics,
     },
-    labels::{CommitResult, DeadLetterReason, DuplicateOutcome, ProduceResult, RebalanceEvent, ReplayReason, TreeOutcome},
+    labels::{
+        CommitResult, DeadLetterReason, DuplicateOutcome, ProduceResult, RebalanceEvent, ReplayReason, TreeOutcome,
+    },
     readiness::{Readiness, Unready},
 };
 
@@ -55,17 +57,33 @@ pub struct Definition {
 }
 
 macro_rules! family {
-    (Counter) => { IntCounterVec };
-    (Seconds) => { CounterVec };
-    (Gauge) => { IntGaugeVec };
-    (Timestamp) => { GaugeVec };
-    (ShortDuration) => { HistogramVec };
-    (LongDuration) => { HistogramVec };
+    (Counter) => {
+        IntCounterVec
+    };
+    (Seconds) => {
+        CounterVec
+    };
+    (Gauge) => {
+        IntGaugeVec
+    };
+    (Timestamp) => {
+        GaugeVec
+    };
+    (ShortDuration) => {
+        HistogramVec
+    };
+    (LongDuration) => {
+        HistogramVec
+    };
 }
 
 macro_rules! new_family {
-    (ShortDuration, $definition:expr) => { HistogramVec::new(histogram($definition, SHORT), $definition.labels) };
-    (LongDuration, $definition:expr) => { HistogramVec::new(histogram($definition, LONG), $definition.labels) };
+    (ShortDuration, $definition:expr) => {
+        HistogramVec::new(histogram($definition, SHORT), $definition.labels)
+    };
+    (LongDuration, $definition:expr) => {
+        HistogramVec::new(histogram($definition, LONG), $definition.labels)
+    };
     ($kind:ident, $definition:expr) => {
         <family!($kind)>::new(Opts::new($definition.name, $definition.help), $definition.labels)
     };
@@ -136,8 +154,7 @@ table! {
 }
 
 const SHORT: &[f64] = &[1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0];
-const LONG: &[f64] =
-    &[1e-4, 3e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0];
+const LONG: &[f64] = &[1e-4, 3e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0];
 
 fn histogram(definition: &Definition, buckets: &[f64]) -> HistogramOpts {
     HistogramOpts::new(definition.name, definition.help).buckets(buckets.to_vec())
@@ -306,7 +323,11 @@ impl Metrics {
         use prometheus::core::Collector as _;
         let families = self.0.families.kafka_lag_records.collect();
         let sum: f64 = families.iter().flat_map(|f| f.get_metric()).map(|m| m.get_gauge().get_value()).sum();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of gauges that are never negative")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a sum of gauges that are never negative"
+        )]
         let sum = sum as u64;
         sum
     }

@@ -1,0 +1,227 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use super::config::FILE_VARIABLE;
+
+const AFTER: &str = "Precedence: flag > environment (STORMGLASS_SECTION__FIELD) > file > default.\n\
+    Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 78 configuration.";
+
+/// A stream processor for Kafka: Storm's tuple trees, with every replay, duplicate and loss counted exactly.
+#[derive(Parser, Debug)]
+#[command(name = "stormglass", version, after_help = AFTER, max_term_width = 100)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every command.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Configuration file (TOML)
+    #[arg(short, long, value_name = "FILE", global = true, env = FILE_VARIABLE)]
+    pub config: Option<PathBuf>,
+    /// Set a field, as in --set engine.executors=2 (repeatable)
+    #[arg(long, value_name = "PATH=VALUE", global = true)]
+    pub set: Vec<String>,
+    /// Set a property of librdkafka, as in -X security.protocol=SSL (repeatable)
+    #[arg(short = 'X', value_name = "PROPERTY=VALUE", global = true)]
+    pub property: Vec<String>,
+    /// Brokers to start from, as HOST:PORT (comma list)
+    #[arg(short, long, value_name = "HOST:PORT", global = true)]
+    pub brokers: Option<String>,
+    /// Print the configuration with the origin of each value, and stop
+    #[arg(long, global = true)]
+    pub print_config: bool,
+    /// Print results as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Form of messages on stderr
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], global = true)]
+    pub log_format: Option<String>,
+    /// More messages; twice: all
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub verbose: u8,
+    /// Fewer messages and no progress line; twice: errors only
+    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "verbose")]
+    pub quiet: u8,
+    /// Colours on stderr
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
+    pub color: Color,
+}
+
+/// When to use colours.
+#[derive(ValueEnum, Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Check the configuration, say every mistake, and stop
+    Validate(Pipeline),
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// What a pipeline is made of; each flag sets one field of the configuration.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Pipeline {
+    /// Topic to read; repeatable, or a comma list, or ^REGEX [source.topics]
+    #[arg(short, long, value_name = "TOPIC")]
+    pub input: Vec<String>,
+    /// Topic to write [sink.topic]
+    #[arg(short, long, value_name = "TOPIC")]
+    pub output: Option<String>,
+    /// Which topology [topology]
+    #[arg(short, long, value_name = "NAME")]
+    pub topology: Option<String>,
+    /// Consumer group [kafka.group]
+    #[arg(short, long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// at-least-once or at-most-once [delivery]
+    #[arg(short, long, value_name = "GUARANTEE")]
+    pub delivery: Option<String>,
+    /// Topic for records that were given up [source.dead_letter_topic]
+    #[arg(long, value_name = "TOPIC")]
+    pub dead_letters: Option<String>,
+    /// text or json [source.format]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Where the text stands in a JSON value [source.json_pointer]
+    #[arg(long, value_name = "POINTER")]
+    pub json_pointer: Option<String>,
+    /// every or latest-per-key [sink.emit]
+    #[arg(long, value_name = "WHICH")]
+    pub emit: Option<String>,
+    /// Threads that execute tasks, 0: one per core [engine.executors]
+    #[arg(long, value_name = "N")]
+    pub executors: Option<String>,
+    /// Do not serve metrics and health [http.enabled]
+    #[arg(long)]
+    pub no_http: bool,
+    /// Address for metrics and health [http.listen]
+    #[arg(long, value_name = "IP:PORT", conflicts_with = "no_http")]
+    pub http: Option<String>,
+}
+
+/// `run`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Run {
+    /// What to run.
+    #[command(flatten)]
+    pub pipeline: Pipeline,
+    /// Stop at the end offsets found at the start, when everything up to there is done and committed
+    #[arg(long)]
+    pub until_end: bool,
+}
+
+/// A language for pictures.
+#[derive(ValueEnum, Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum GraphFormat {
+    /// Lines for a terminal.
+    #[default]
+    Text,
+    /// For Markdown pages.
+    Mermaid,
+    /// For Graphviz.
+    Dot,
+}
+
+/// `graph`.
+#[derive(Args, Clone, Debug)]
+pub struct Graph {
+    /// Which topology [topology]
+    #[arg(short, long, value_name = "NAME")]
+    pub topology: Option<String>,
+    /// How to draw it
+    #[arg(short, long, value_name = "LANGUAGE", default_value = "text")]
+    pub format: GraphFormat,
+}
+
+/// `load`.
+#[derive(Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["lines", "file"]))]
+pub struct Load {
+    /// Topic to produce into; made if absent
+    #[arg(short, long)]
+    pub topic: String,
+    /// How many generated lines
+    #[arg(short = 'n', long, value_name = "N")]
+    pub lines: Option<u64>,
+    /// Produce the lines of this file instead
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Lines a second; without it as fast as possible
+    #[arg(short, long, value_name = "LINES/S")]
+    pub rate: Option<f64>,
+    /// Words a line
+    #[arg(short, long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub words: u32,
+    /// Distinct words
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    pub vocabulary: u32,
+    /// Exponent of Zipf's law: how much more frequent frequent words are; 0: all alike
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub zipf: f64,
+    /// Put one word into each line that occurs in no other
+    #[arg(long)]
+    pub unique_ids: bool,
+    /// The same seed gives the same lines, byte for byte
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// Partitions of the topic, if it is made
+    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub partitions: u32,
+}
+
+/// What an output topic holds.
+#[derive(ValueEnum, Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum AuditKind {
+    /// Counts: the key is a word, the value its count in decimal, and the last value of a key stands.
+    #[default]
+    Counts,
+    /// Occurrences: every record is one occurrence of the word that is its value.
+    Records,
+}
+
+/// `audit`.
+#[derive(Args, Clone, Debug)]
+pub struct Audit {
+    /// Topic that was read; repeatable
+    #[arg(short, long, value_name = "TOPIC", required = true)]
+    pub input: Vec<String>,
+    /// Topic that was written
+    #[arg(short, long, value_name = "TOPIC")]
+    pub output: String,
+    /// What the output holds
+    #[arg(short, long, value_name = "KIND", default_value = "counts")]
+    pub kind: AuditKind,
+    /// Topic of given-up records, which the output need not hold
+    #[arg(long, value_name = "TOPIC")]
+    pub dead_letters: Option<String>,
+    /// How many differing words to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Also print this many most frequent words of the output
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub top: usize,
+}

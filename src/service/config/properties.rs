@@ -1,0 +1,52 @@
+//! Properties of librdkafka: secrets only by reference, and none that has a setting of its own.
+
+use std::collections::BTreeMap;
+
+use super::{
+    layers::Layers,
+    problem::Problem,
+    secrets,
+    settings::{Properties, Property},
+    validate::Env,
+};
+
+/// Properties that a setting of ours decides.
+const OURS: &[(&str, &str)] = &[
+    ("bootstrap.servers", "kafka.brokers"),
+    ("metadata.broker.list", "kafka.brokers"),
+    ("group.id", "kafka.group"),
+    ("client.id", "kafka.client_id"),
+    ("auto.offset.reset", "source.start"),
+];
+
+/// Reads the table of properties at `path`, with the secrets that it refers to.
+pub(super) fn read(
+    path: &str,
+    raw: &BTreeMap<String, String>,
+    layers: &Layers,
+    env: Env<'_>,
+    found: &mut Vec<Problem>,
+) -> Properties {
+    let mut properties = Properties::new();
+    for (name, value) in raw {
+        let at = format!("{path}.{name}");
+        let mut wrong = |message: String| {
+            found.push(Problem { path: at.clone(), origin: Some(layers.origin(&at).to_string()), message });
+        };
+        if let Some((_, setting)) = OURS.iter().find(|(ours, _)| ours == name) {
+            wrong(format!("is decided by {setting}: set that instead"));
+        } else if secrets::is_secret(name) {
+            wrong(format!(
+                "is a secret and may not stand here: put it into a file and set \"{name}_file\" to its path"
+            ));
+        } else if let Some((target, reference)) = secrets::reference(name, value) {
+            match secrets::resolve(&reference, env) {
+                Ok(secret) => drop(properties.insert(target.to_owned(), Property::Secret(secret))),
+                Err(message) => wrong(message),
+            }
+        } else {
+            properties.insert(name.clone(), Property::Plain(value.clone()));
+        }
+    }
+    properties
+}

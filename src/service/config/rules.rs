@@ -1,0 +1,156 @@
+//! Rules over several settings at once. None is ever mended in silence.
+
+use super::{
+    layers::{Layers, Origin},
+    problem::Problem,
+    raw::Raw,
+};
+
+/// The consumer group: the one that is set, or one for this topology and output. So a new output starts from the
+/// beginning, and two topologies never share offsets by accident.
+pub(crate) fn group(raw: &Raw) -> String {
+    if raw.kafka.group.is_empty() {
+        format!("stormglass-{}-{}", raw.topology, raw.sink.topic)
+    } else {
+        raw.kafka.group.clone()
+    }
+}
+
+/// The dead-letter topic: the one that is set, or the output's name with an ending.
+pub(crate) fn dead_letter_topic(raw: &Raw) -> String {
+    if raw.source.dead_letter_topic.is_empty() {
+        format!("{}-dead-letters", raw.sink.topic)
+    } else {
+        raw.source.dead_letter_topic.clone()
+    }
+}
+
+/// What has no default.
+pub(super) fn required(raw: &Raw, found: &mut Vec<Problem>) {
+    brokers(raw, found);
+    if raw.source.topics.is_empty() {
+        found.push(Problem::new("source.topics", "is not set: name what to read, as in --input lines"));
+    }
+    if raw.sink.topic.is_empty() {
+        found.push(Problem::new("sink.topic", "is not set: name where to write, as in --output counts"));
+    }
+}
+
+/// The brokers, each as HOST or HOST:PORT.
+pub(super) fn brokers(raw: &Raw, found: &mut Vec<Problem>) {
+    if raw.kafka.brokers.is_empty() {
+        found.push(Problem::new("kafka.brokers", "is not set: name a broker, as in --brokers localhost:9092"));
+    }
+    for broker in &raw.kafka.brokers {
+        let address = broker.rsplit_once("://").map_or(broker.as_str(), |(_, address)| address);
+        let (host, port) = match address.rsplit_once(':') {
+            Some((host, port)) if !host.ends_with(':') => (host, port.parse::<u16>().is_ok_and(|port| port > 0)),
+            _ => (address, true),
+        };
+        if host.is_empty() || !port || address.contains(char::is_whitespace) {
+            let message = format!("\"{broker}\" is no address of a broker: write HOST:PORT, as in localhost:9092");
+            found.push(Problem::new("kafka.brokers", message));
+        }
+    }
+}
+
+/// Settings that deny each other.
+pub(super) fn contradictions(raw: &Raw, layers: &Layers, found: &mut Vec<Problem>) {
+    let set = |path| *layers.origin(path) != Origin::Default;
+    if raw.delivery == "exactly-once" {
+        let message = "exactly-once comes in a later release: at-least-once loses nothing and counts what it repeats";
+        found.push(Problem::new("delivery", message));
+    }
+    if raw.delivery == "at-most-once" && set("source.max_retries") && raw.source.max_retries > 0 {
+        let message =
+            "contradicts delivery = \"at-most-once\", which never emits a record twice: remove one of the two";
+        found.push(Problem::new("source.max_retries", message));
+    }
+    if !raw.source.json_pointer.is_empty() && raw.source.format != "json" {
+        let message = "has no meaning for text: set source.format = \"json\", or remove the pointer";
+        found.push(Problem::new("source.json_pointer", message));
+    }
+    if !(raw.source.json_pointer.is_empty() || raw.source.json_pointer.starts_with('/')) {
+        let message = format!("\"{}\" is no JSON pointer: it starts with /, as in /message", raw.source.json_pointer);
+        found.push(Problem::new("source.json_pointer", message));
+    }
+    if raw.source.retry_backoff_ms > raw.source.retry_backoff_max_ms {
+        let message = format!(
+            "{} ms is longer than source.retry_backoff_max_ms = {}: raise that, or lower this",
+            raw.source.retry_backoff_ms, raw.source.retry_backoff_max_ms
+        );
+        found.push(Problem::new("source.retry_backoff_ms", message));
+    }
+    let engine = &raw.engine;
+    if engine.tree_timeout_ms <= engine.flush_interval_ms {
+        let message = format!(
+            "{} ms is not longer than engine.flush_interval_ms = {}: trees would time out while they wait for a batch",
+            engine.tree_timeout_ms, engine.flush_interval_ms
+        );
+        found.push(Problem::new("engine.tree_timeout_ms", message));
+    }
+    if engine.drain_timeout_ms != 0 && engine.drain_timeout_ms < engine.commit_interval_ms {
+        let message = format!(
+            "{} ms is shorter than engine.commit_interval_ms = {}: a stop would end before its last commit",
+            engine.drain_timeout_ms, engine.commit_interval_ms
+        );
+        found.push(Problem::new("engine.drain_timeout_ms", message));
+    }
+    if !raw.http.enabled && set("http.listen") && set("http.enabled") {
+        let message = "contradicts http.enabled = false: remove one of the two";
+        found.push(Problem::new("http.listen", message));
+    }
+}
+
+/// Names of topics, and topics that would feed themselves.
+pub(super) fn names(raw: &Raw, found: &mut Vec<Problem>) {
+    let dead_letters = dead_letter_topic(raw);
+    let written = [("sink.topic", &raw.sink.topic), ("source.dead_letter_topic", &dead_letters)];
+    for (path, topic) in written {
+        if !topic.is_empty() && !legal_topic(topic) {
+            found.push(illegal(path, topic));
+        }
+    }
+    if raw.sink.topic == dead_letters {
+        found.push(Problem::new("source.dead_letter_topic", "is also the output topic: name another one"));
+    }
+    for input in &raw.source.topics {
+        let pattern = input.starts_with('^').then(|| regex::Regex::new(input));
+        match &pattern {
+            Some(Err(_)) => {
+                let message =
+                    format!("\"{input}\" is no regular expression: mend it, or remove the ^ for a plain name");
+                found.push(Problem::new("source.topics", message));
+            }
+            None if !legal_topic(input) => found.push(illegal("source.topics", input)),
+            _ => {}
+        }
+        for (path, topic) in written.iter().filter(|(_, topic)| !topic.is_empty()) {
+            let read = match &pattern {
+                Some(Ok(pattern)) => pattern.is_match(topic),
+                _ => input == *topic,
+            };
+            if read {
+                let message = format!(
+                    "\"{topic}\" is also read (source.topics has \"{input}\"): a topic that feeds itself never ends"
+                );
+                found.push(Problem::new(*path, message));
+            }
+        }
+    }
+}
+
+fn illegal(path: &str, topic: &str) -> Problem {
+    let message =
+        format!("\"{topic}\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, underscore and hyphen");
+    Problem::new(path, message)
+}
+
+/// Whether Kafka accepts `topic` as a name.
+pub(crate) fn legal_topic(topic: &str) -> bool {
+    !topic.is_empty()
+        && topic.len() <= 249
+        && topic != "."
+        && topic != ".."
+        && topic.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}

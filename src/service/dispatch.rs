@@ -1,0 +1,104 @@
+//! Which command does what.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{CommandFactory as _, Parser as _};
+
+use super::{
+    cli::{Cli, Command, Global, Pipeline},
+    config::{self, Loaded, Settings, Sources},
+    exit::{self, Cause, Failure, Outcome},
+    flags, logging, output,
+};
+
+/// The program: `args` with the program's name first.
+#[must_use]
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let outcome = parse(args).and_then(|cli| cli.map_or(Ok(()), |cli| dispatch(&cli)));
+    if let Err(Failure { error: Some(error), .. }) = &outcome {
+        output::say(format_args!("stormglass: {error:#}"));
+    }
+    exit::code(&outcome)
+}
+
+/// `None` if help or the version was asked for, and given.
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
+    match Cli::try_parse_from(args) {
+        Ok(cli) => Ok(Some(cli)),
+        Err(error) if error.use_stderr() => {
+            error.print().ok();
+            Err(Failure::said(Cause::Usage))
+        }
+        Err(error) => {
+            // A closed stdout is no failure of a help text.
+            error.print().ok();
+            Ok(None)
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Outcome {
+    let pipeline = match &cli.command {
+        Command::Completions { shell } => return completions(*shell),
+        Command::Validate(pipeline) => pipeline.clone(),
+    };
+    let session = Session::new(&cli.global, &pipeline)?;
+    if cli.global.print_config {
+        return session.print_config();
+    }
+    session.validate()
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "stormglass", &mut script);
+    output::data(&String::from_utf8_lossy(&script))
+}
+
+/// One run of the program: its flags and its configuration, with messages already on their way.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    pub(crate) global: &'a Global,
+    sources: Sources,
+    loaded: Loaded,
+}
+
+impl<'a> Session<'a> {
+    fn new(global: &'a Global, pipeline: &Pipeline) -> Result<Self, Failure> {
+        let sources = flags::sources(global, pipeline, Sources::process_env());
+        let loaded = config::load(&sources)?;
+        logging::start(config::log(&loaded), global.color);
+        Ok(Self { global, sources, loaded })
+    }
+
+    /// The settings of a pipeline.
+    ///
+    /// # Errors
+    /// Every mistake of the configuration.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        Ok(config::pipeline(&self.loaded, &|name| self.sources.variable(name))?)
+    }
+
+    /// Prints what counts even if it is wrong: that is when one wants to see it.
+    fn print_config(&self) -> Outcome {
+        output::data(&config::effective(&self.loaded.layers))?;
+        if self.loaded.layers.problems.is_empty() {
+            return Ok(());
+        }
+        Err(config::Problems(self.loaded.layers.problems.clone()).into())
+    }
+
+    fn validate(&self) -> Outcome {
+        let settings = self.settings()?;
+        if self.global.json {
+            return output::json(&serde_json::json!({ "valid": true, "topology": settings.topology }));
+        }
+        output::data(&format!(
+            "valid: {} reads {} as group {} and writes {}\n",
+            settings.topology,
+            settings.source.topics.join(", "),
+            settings.group,
+            settings.sink.topic
+        ))
+    }
+}

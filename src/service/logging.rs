@@ -1,0 +1,30 @@
+//! Messages to stderr, as text for people or JSON for machines.
+
+use std::io::{self, IsTerminal as _};
+
+use tracing_subscriber::{filter::LevelFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+
+use super::{cli::Color, config::LogSettings};
+
+/// Starts logging; a second call changes nothing.
+pub(crate) fn start(settings: LogSettings, color: Color) {
+    let filter = LevelFilter::from_level(settings.level);
+    let registry = tracing_subscriber::registry().with(filter);
+    let started = if settings.json {
+        registry.with(fmt::layer().json().with_writer(io::stderr)).try_init()
+    } else {
+        registry.with(fmt::layer().with_ansi(ansi(color)).with_target(false).with_writer(io::stderr)).try_init()
+    };
+    // It fails if a subscriber is there already: then messages go there.
+    started.ok();
+}
+
+/// Whether stderr gets colours: as told, else if it is a terminal and `NO_COLOR` is not set.
+#[must_use]
+pub(crate) fn ansi(color: Color) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+    }
+}

@@ -1,0 +1,18 @@
+//! The program: command line, configuration, HTTP, and the commands.
+//!
+//! Files in reading order: `cli` (what can be typed), `config/` (what is set, and by whom), `dispatch` (which command
+//! does what), `exit` (with which code it ends), then one file a command.
+//!
+//! Invariants:
+//! 1. Data goes to stdout, messages go to stderr. A closed stdout ends a command quietly.
+//! 2. Every command ends with a code of `sysexits.h`, which [`exit`] alone decides.
+
+pub mod cli;
+pub mod config;
+mod dispatch;
+pub mod exit;
+mod flags;
+mod logging;
+mod output;
+
+pub use self::dispatch::main;
