@@ -3,4 +3,5 @@ pub mod clock;
 pub mod kafka;
 pub mod metrics;
 pub mod service;
+pub mod topology;
 pub mod tuple;

@@ -131,6 +131,38 @@ impl Batch {
         self.text.len() + self.blob.len()
     }
 
+    /// Bytes of memory that the batch holds, used or not.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.rows.capacity() * size_of::<Row>()
+            + self.cells.capacity() * size_of::<Cell>()
+            + self.text.capacity()
+            + self.blob.capacity()
+            + self.anchors.capacity() * size_of::<Anchor>()
+    }
+
+    /// Makes an empty batch one for other tuples.
+    pub fn redirect(&mut self, stream: StreamId, target: TaskId, width: usize) {
+        debug_assert!(self.is_empty(), "tuples in it would change their stream");
+        (self.stream, self.target, self.width) = (stream, target, width);
+    }
+
+    /// A batch of its own that holds one tuple of this one.
+    #[must_use]
+    pub fn detach(&self, tuple: &Tuple<'_>) -> Self {
+        let values: Vec<_> = tuple.values().collect();
+        let mut copy = Self::new(self.stream, self.target, self.width, 1);
+        copy.born = self.born;
+        for anchor in tuple.anchors() {
+            copy.push_anchor(*anchor);
+        }
+        // What fits into a batch fits into an empty one.
+        let row = tuple.row();
+        let fits = copy.push(row.root, row.edge, row.key, &values);
+        debug_assert!(fits.is_ok(), "a tuple of a batch fits into an empty one");
+        copy
+    }
+
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.truncate(Mark::default());

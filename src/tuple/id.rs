@@ -105,10 +105,10 @@ impl Edge {
         Self::non_zero(mix(self.0.wrapping_add(step)))
     }
 
-    /// The edge of a descendant of several tuples: order of the anchors counts.
+    /// Both edges at once: what a tuple hangs by that has two anchors in one tree.
     #[must_use]
-    pub const fn join(self, other: Self) -> Self {
-        Self::non_zero(mix(self.0.rotate_left(23) ^ other.0))
+    pub const fn and(self, other: Self) -> Self {
+        Self::non_zero(self.0 ^ other.0)
     }
 
     /// The 64 bits that are XORed, and that stand for the lineage.

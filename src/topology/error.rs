@@ -1,0 +1,61 @@
+//! What a component may answer besides success.
+
+use std::fmt;
+
+/// Why a component failed: a sentence for the log, the dead letter and the user.
+///
+/// Any error converts with `?`. A failed `execute` fails its tuple; a failed `open`, `flush` or `poll` ends the
+/// generation.
+#[derive(Clone)]
+pub struct ComponentError {
+    message: String,
+    retriable: bool,
+}
+
+impl ComponentError {
+    /// A failure that a replay may cure.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), retriable: true }
+    }
+
+    /// A failure that no replay cures: the record goes to the dead-letter topic at once.
+    pub fn permanent(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), retriable: false }
+    }
+
+    /// False if no replay can cure the failure.
+    #[must_use]
+    pub const fn is_retriable(&self) -> bool {
+        self.retriable
+    }
+}
+
+impl fmt::Display for ComponentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for ComponentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.retriable { "retriable" } else { "permanent" };
+        write!(f, "{kind}: {}", self.message)
+    }
+}
+
+/// Every error of a library converts, with its causes in the sentence. (So `ComponentError` is no `Error` itself.)
+impl<E: std::error::Error> From<E> for ComponentError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            message.push_str(": ");
+            message.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Self::new(message)
+    }
+}
+
+/// What a component's calls return.
+pub type ComponentResult<T = ()> = Result<T, ComponentError>;

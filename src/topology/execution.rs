@@ -1,0 +1,325 @@
+//! One call of a component, from its input to its ack: what it emits is anchored, and appears all or not at all.
+
+use super::{
+    ComponentError,
+    held::{Fate, HeldEntry},
+    lane::{Lane, Outbox},
+    output::{Output, OutputSettings, Staged},
+};
+use crate::{
+    ack::AckBuffer,
+    clock::Instant,
+    tuple::{Anchor, BatchFull, Edge, KeyHash, RootId, TaskId, Tuple, Value},
+};
+
+/// Why a tree fails, on its way to the spout that emitted its root.
+#[derive(Debug)]
+pub(crate) struct TreeFailure {
+    pub(crate) root: RootId,
+    pub(crate) task: TaskId,
+    pub(crate) error: ComponentError,
+}
+
+/// The call that is going on.
+#[derive(Debug)]
+pub(super) struct Execution {
+    /// Counts calls: a lane that was not touched in this one has nothing to take back.
+    number: u64,
+    root: RootId,
+    edge: Edge,
+    /// Further trees of the input.
+    anchors: Vec<Anchor>,
+    /// XOR of the edges emitted.
+    xor: u64,
+    emitted: u32,
+    /// Tuples emitted outside every tree, over the task's life.
+    unanchored: u64,
+    /// False where nobody needs edges.
+    edges: bool,
+    task: TaskId,
+    batch_rows: usize,
+    now: Instant,
+}
+
+impl Execution {
+    pub(super) fn new(settings: OutputSettings) -> Self {
+        Self {
+            number: 1,
+            root: RootId::NONE,
+            edge: Edge::UNTRACKED,
+            anchors: Vec::new(),
+            xor: 0,
+            emitted: 0,
+            unanchored: 0,
+            edges: settings.delivery.is_tracked() || settings.lineage,
+            task: settings.task,
+            batch_rows: settings.batch_rows,
+            now: Instant::ZERO,
+        }
+    }
+
+    #[inline]
+    fn start(&mut self, root: RootId, edge: Edge, anchors: &[Anchor]) {
+        self.root = root;
+        self.edge = edge;
+        self.xor = 0;
+        self.emitted = 0;
+        if !self.anchors.is_empty() || !anchors.is_empty() {
+            self.anchors.clear();
+            self.anchors.extend_from_slice(anchors);
+        }
+    }
+
+    #[inline]
+    fn next_edge(&mut self) -> Edge {
+        let edge = self.edge.child(self.emitted);
+        self.emitted += 1;
+        self.xor ^= edge.bits();
+        edge
+    }
+
+    /// Puts a tuple that is anchored to the input into a lane.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        lane: &mut Lane,
+        key: KeyHash,
+        values: &[Value<'_>],
+        outbox: &mut Outbox,
+    ) -> Result<(), BatchFull> {
+        lane.touch(self.number, self.batch_rows, self.now, outbox);
+        let edge = if self.edges { self.next_edge() } else { Edge::UNTRACKED };
+        for anchor in &self.anchors {
+            lane.push_anchor(Anchor { root: anchor.root, edge });
+        }
+        lane.push(self.root, edge, key, values)
+    }
+
+    /// Puts a tuple that is in no tree into a lane.
+    pub(super) fn send_unanchored(
+        &mut self,
+        lane: &mut Lane,
+        key: KeyHash,
+        values: &[Value<'_>],
+        outbox: &mut Outbox,
+    ) -> Result<(), BatchFull> {
+        lane.touch(self.number, self.batch_rows, self.now, outbox);
+        self.unanchored += 1;
+        let edge = Edge::root(u64::from(self.task.0) << 40 ^ self.unanchored);
+        lane.push(RootId::NONE, edge, key, values)
+    }
+
+    /// Puts a tuple that hangs at these places into a lane.
+    pub(super) fn send_to_places(
+        &mut self,
+        lane: &mut Lane,
+        key: KeyHash,
+        values: &[Value<'_>],
+        places: &[Anchor],
+        outbox: &mut Outbox,
+    ) -> Result<(), BatchFull> {
+        let Some((first, further)) = places.split_first() else {
+            return self.send_unanchored(lane, key, values, outbox);
+        };
+        lane.touch(self.number, self.batch_rows, self.now, outbox);
+        for place in further {
+            lane.push_anchor(*place);
+        }
+        lane.push(first.root, first.edge, key, values)
+    }
+}
+
+/// The driver's side of a task's output.
+impl Output {
+    /// A call starts, with `tuple` as its input.
+    #[inline]
+    pub(crate) fn begin(&mut self, tuple: &Tuple<'_>) {
+        let row = tuple.row();
+        self.execution.start(row.root, row.edge, tuple.anchors());
+    }
+
+    /// A call without an input starts: what it emits is in no tree.
+    pub(crate) fn begin_unanchored(&mut self) {
+        self.execution.start(RootId::NONE, Edge::UNTRACKED, &[]);
+    }
+
+    /// A call starts whose input is the root itself: a spout's emission or a flush.
+    #[inline]
+    pub(crate) fn begin_root(&mut self, root: RootId, edge: Edge) {
+        self.execution.start(root, edge, &[]);
+    }
+
+    /// The call has succeeded and its input was a root: the XOR of the edges emitted.
+    ///
+    /// # Errors
+    /// If the call emitted what cannot be emitted; it was then taken back.
+    pub(crate) fn end_root(&mut self) -> Result<u64, ComponentError> {
+        if let Some(misuse) = self.misuse.take() {
+            self.take_back();
+            return Err(misuse);
+        }
+        let xor = self.execution.xor;
+        self.execution.number += 1;
+        self.apply_staged();
+        Ok(xor)
+    }
+
+    /// The call has succeeded: its input is acked and what it emitted will be sent.
+    #[inline]
+    pub(crate) fn succeed(&mut self) {
+        if self.misuse.is_some() {
+            return self.fail_misused();
+        }
+        self.counts.executed += 1;
+        self.counts.acked += 1;
+        self.ack_input();
+        self.end_call();
+    }
+
+    #[inline]
+    fn end_call(&mut self) {
+        self.execution.number += 1;
+        if !self.staged.is_empty() {
+            self.apply_staged();
+        }
+    }
+
+    #[inline]
+    fn ack_input(&mut self) {
+        let Execution { root, edge, xor, .. } = self.execution;
+        if root.is_none() {
+            return;
+        }
+        let effects = u32::from(self.settings.effects);
+        if let Some(acks) = self.acks.get_mut(root.shard()) {
+            acks.ack(root, edge.bits() ^ xor, effects);
+        }
+        for anchor in &self.execution.anchors {
+            ack_place(&mut self.acks, *anchor, xor, effects);
+        }
+    }
+
+    #[cold]
+    fn fail_misused(&mut self) {
+        if let Some(error) = self.misuse.take() {
+            self.fail_call(error);
+        }
+    }
+
+    /// The call has failed: nothing of it becomes visible, and the trees of its input fail.
+    #[cold]
+    pub(crate) fn fail_call(&mut self, error: ComponentError) {
+        self.counts.executed += 1;
+        self.counts.failed += 1;
+        self.misuse = None;
+        let places: Vec<_> = std::iter::once(self.execution.root)
+            .chain(self.execution.anchors.iter().map(|a| a.root))
+            .filter(|root| !root.is_none())
+            .collect();
+        self.take_back();
+        self.fail_trees(&places, error);
+    }
+
+    /// The call of an acking bolt has ended.
+    pub(crate) fn settle(&mut self, fate: Fate) {
+        if self.misuse.is_some() {
+            if let Fate::Hold(id) = fate {
+                self.held.remove(id);
+            }
+            return self.fail_misused();
+        }
+        match fate {
+            Fate::Ack => self.succeed(),
+            Fate::Fail(error) => self.fail_call(error),
+            Fate::Hold(id) => {
+                self.counts.executed += 1;
+                let Execution { xor, emitted, .. } = self.execution;
+                if let Some(entry) = self.held.get_mut(id) {
+                    entry.xor ^= xor;
+                    entry.emitted += emitted;
+                }
+                self.end_call();
+            }
+        }
+    }
+
+    /// Takes back what the call has emitted; held inputs that it acked or failed fail.
+    fn take_back(&mut self) {
+        let number = self.execution.number;
+        for lane in self.streams.iter_mut().flat_map(|s| &mut s.readers).flat_map(|r| &mut r.lanes) {
+            lane.take_back(number);
+        }
+        self.execution.number += 1;
+        for staged in std::mem::take(&mut self.staged) {
+            match staged {
+                Staged::Emitted { .. } => {}
+                Staged::Acked { id } => {
+                    let error = ComponentError::new("acked by a call that failed");
+                    self.fail_held(id, error);
+                }
+                Staged::Failed { id, error } => self.fail_held(id, error),
+            }
+        }
+    }
+
+    fn apply_staged(&mut self) {
+        for staged in std::mem::take(&mut self.staged) {
+            match staged {
+                Staged::Emitted { id, edge } => {
+                    if let Some(entry) = self.held.get_mut(id) {
+                        entry.xor ^= edge;
+                    }
+                }
+                Staged::Acked { id } => self.ack_held(id),
+                Staged::Failed { id, error } => self.fail_held(id, error),
+            }
+        }
+    }
+
+    fn ack_held(&mut self, id: u64) {
+        let Some(HeldEntry { places, xor, .. }) = self.held.remove(id) else { return };
+        self.counts.acked += 1;
+        let effects = u32::from(self.settings.effects);
+        for place in places {
+            ack_place(&mut self.acks, place, xor, effects);
+        }
+    }
+
+    fn fail_held(&mut self, id: u64, error: ComponentError) {
+        let Some(entry) = self.held.remove(id) else { return };
+        self.counts.failed += 1;
+        let roots: Vec<_> = entry.places.iter().map(|place| place.root).collect();
+        self.fail_trees(&roots, error);
+    }
+
+    /// Fails everything that is held: the instance that held it is gone.
+    pub(crate) fn fail_all_held(&mut self, message: &str) {
+        for entry in self.held.take_all() {
+            self.counts.failed += 1;
+            let roots: Vec<_> = entry.places.iter().map(|place| place.root).collect();
+            self.fail_trees(&roots, ComponentError::new(message));
+        }
+    }
+
+    fn fail_trees(&mut self, roots: &[RootId], error: ComponentError) {
+        for &root in roots {
+            if let Some(acks) = self.acks.get_mut(root.shard()) {
+                acks.fail(root, 0);
+            }
+            let (task, error) = (self.settings.task, error.clone());
+            self.failures.push(TreeFailure { root, task, error });
+        }
+    }
+
+    /// Sets the time that batches are stamped with.
+    #[inline]
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.execution.now = now;
+    }
+}
+
+fn ack_place(acks: &mut [AckBuffer], place: Anchor, xor: u64, effects: u32) {
+    if let Some(acks) = acks.get_mut(place.root.shard()) {
+        acks.ack(place.root, place.edge.bits() ^ xor, effects);
+    }
+}

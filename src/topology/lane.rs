@@ -1,0 +1,124 @@
+//! A batch in the making: the way from one emitting task to one reading task.
+
+use std::mem;
+
+use crate::{
+    clock::Instant,
+    tuple::{Anchor, Batch, BatchFull, Edge, KeyHash, Mark, RootId, StreamId, TaskId, Value},
+};
+
+/// Tuples of one stream for one task that were not sent yet.
+///
+/// What an `execute` has put in can be taken back until the next one starts: the first push of an execution notes the
+/// length before it, and only then is a full batch sealed.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    batch: Batch,
+    width: usize,
+    before: Mark,
+    execution: u64,
+}
+
+/// Batches on their way out, and the memory of batches that came back.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    /// Sealed, oldest first.
+    pub(crate) sealed: Vec<Batch>,
+    /// Emptied batches to fill again.
+    spare: Vec<Batch>,
+    /// Tuples in the sealed batches since the last look.
+    pub(crate) emitted: u64,
+}
+
+impl Outbox {
+    /// Emptied batches that are kept for reuse: enough for every lane of a task, without hoarding.
+    const MAX_SPARE: usize = 64;
+    /// A batch that has grown beyond this (bytes) is freed instead of kept.
+    const MAX_SPARE_BYTES: usize = 256 * 1024;
+
+    /// Takes back the memory of a batch that was worked on.
+    pub(crate) fn recycle(&mut self, mut batch: Batch) {
+        if self.spare.len() < Self::MAX_SPARE && batch.capacity() <= Self::MAX_SPARE_BYTES {
+            batch.clear();
+            self.spare.push(batch);
+        }
+    }
+
+    fn fresh(&mut self, stream: StreamId, target: TaskId, width: usize, rows: usize) -> Batch {
+        match self.spare.pop() {
+            Some(mut batch) => {
+                batch.redirect(stream, target, width);
+                batch
+            }
+            None => Batch::new(stream, target, width, rows),
+        }
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(stream: StreamId, target: TaskId, width: usize) -> Self {
+        Self { batch: Batch::new(stream, target, width, 0), width, before: Mark::default(), execution: 0 }
+    }
+
+    pub(crate) const fn target(&self) -> TaskId {
+        self.batch.target
+    }
+
+    /// Readies the lane for a push of this execution.
+    #[inline]
+    pub(crate) fn touch(&mut self, execution: u64, limit: usize, now: Instant, outbox: &mut Outbox) {
+        if self.execution != execution {
+            self.first_touch(execution, limit, now, outbox);
+        }
+    }
+
+    #[inline]
+    fn first_touch(&mut self, execution: u64, limit: usize, now: Instant, outbox: &mut Outbox) {
+        if self.batch.len() >= limit {
+            self.seal(outbox, limit);
+        }
+        if self.batch.is_empty() {
+            self.batch.born = now;
+        }
+        self.execution = execution;
+        self.before = self.batch.mark();
+    }
+
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        root: RootId,
+        edge: Edge,
+        key: KeyHash,
+        values: &[Value<'_>],
+    ) -> Result<(), BatchFull> {
+        self.batch.push(root, edge, key, values)
+    }
+
+    pub(crate) fn push_anchor(&mut self, anchor: Anchor) {
+        self.batch.push_anchor(anchor);
+    }
+
+    /// Takes back what `execution` has pushed.
+    pub(crate) fn take_back(&mut self, execution: u64) {
+        if self.execution == execution {
+            self.batch.truncate(self.before);
+        }
+    }
+
+    /// When the oldest tuple was put in; `None` if there is none.
+    pub(crate) fn born(&self) -> Option<Instant> {
+        (!self.batch.is_empty()).then_some(self.batch.born)
+    }
+
+    /// Sends what is there.
+    pub(crate) fn seal(&mut self, outbox: &mut Outbox, rows: usize) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let fresh = outbox.fresh(self.batch.stream, self.batch.target, self.width, rows);
+        outbox.emitted += self.batch.len() as u64;
+        outbox.sealed.push(mem::replace(&mut self.batch, fresh));
+        self.before = Mark::default();
+    }
+}

@@ -1,0 +1,49 @@
+//! What the user draws: spouts, bolts and sinks, the streams between them, and the ports to the outside.
+//!
+//! It is the vocabulary of a topology and the pure part of running one: who gets a tuple, what it is anchored to, what
+//! becomes visible when a call succeeds. It is not the runtime: nothing here has a thread, a queue or a clock.
+//!
+//! Files in reading order: `spout`, `bolt`, `sink` (the three kinds of component, each with a numbered contract),
+//! `context` (what a task is told), `grouping` (which task gets a tuple), `output` (what a component emits into),
+//! `execution` (one call, from its input to its ack), `held` (inputs that a bolt keeps), `lane` (batches in the making),
+//! `trees` (live trees and their spouts).
+//!
+//! Invariants:
+//! 1. What a call has emitted is sent only after the call has succeeded.
+//! 2. An input is acked, failed or held exactly once.
+//! 3. An input's ack value is its edge XOR the edges of everything anchored to it.
+
+mod batch_output;
+mod bolt;
+mod context;
+mod delivery;
+mod error;
+mod execution;
+mod grouping;
+mod held;
+mod lane;
+mod output;
+mod plan;
+mod sink;
+mod spout;
+mod trees;
+
+pub use batch_output::BatchOutput;
+pub use bolt::{AckingBolt, Bolt};
+pub use context::{OutStream, StreamInfo, TaskContext};
+pub use delivery::Delivery;
+pub use error::{ComponentError, ComponentResult};
+pub(crate) use execution::TreeFailure;
+pub use grouping::{CustomGrouping, Grouping};
+pub(crate) use grouping::Router;
+pub use held::{Handled, Held, Input};
+pub(crate) use lane::{Lane, Outbox};
+pub use output::Output;
+pub(crate) use output::{OutputCounts, OutputSettings, Reader, Stream};
+pub use plan::{ComponentPlan, EdgePlan, Factory, Plan, TaskPlan};
+pub use sink::{InFlight, Sink};
+pub use spout::{
+    CommitNumber, CommitState, Companion, CompanionStep, Failure, MessageId, Next, Spout,
+};
+pub use trees::SpoutOutput;
+pub(crate) use trees::{Ended, Ending, Owner, Trees};
