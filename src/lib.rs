@@ -1,4 +1,5 @@
 //! Stormglass.
+pub mod ack;
 pub mod clock;
 pub mod kafka;
 pub mod metrics;
