@@ -91,7 +91,7 @@ pub enum Position {
     Beginning,
     /// Behind the newest record.
     End,
-    /// At an offset. If the broker no longer (or not yet) has it, the client reports [`ErrorKind::OffsetOutOfRange`].
+    /// At an offset. If the broker no longer (or not yet) has it, [`SourceEvent::OutOfRange`] says so.
     At(NextOffset),
 }
 
@@ -160,6 +160,16 @@ pub enum SourceEvent {
         /// The end: all offsets below were delivered or never will be.
         next: NextOffset,
     },
+    /// The broker does not have the offset that this partition should go on from. Nothing more comes from the partition
+    /// until [`SourceClient::seek`]; whether to skip what is gone is not the client's to decide.
+    OutOfRange {
+        /// The partition.
+        partition: TopicPartition,
+        /// Its assignment.
+        epoch: AssignmentEpoch,
+        /// What happened and what to do.
+        message: String,
+    },
     /// The answer to a commit. Each commit has exactly one, in the order of the calls.
     Committed {
         /// The commit.
@@ -208,7 +218,7 @@ pub trait SourceClient: Send {
     ) -> Result<(), ClientError>;
 
     /// Starts reading these partitions of the last [`SourceEvent::Assigned`], each from a position. Answers the
-    /// event, so it is called for an empty one too. A partition that is left out is assigned and never read.
+    /// event, so it is called for an empty one too, and names all its partitions.
     ///
     /// # Errors
     /// Only what this client cannot recover from.

@@ -5,7 +5,11 @@
 //! that decides (what to commit, what to retry, what a revoke means) runs unchanged over a simulation.
 //!
 //! Files in reading order: `client` (the client ports), `record` (a block of records over one arena), `produce` (a
-//! batch of records to send).
+//! batch of records to send), `options` (how to reach Kafka, and what may not be overridden).
+//!
+//! Over librdkafka, which only these files name: `batch` (its batch calls: the one file with `unsafe`), `rdkafka` (what
+//! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
+//! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `reader` (a whole topic, once), `admin`.
 //!
 //! Invariants:
 //! 1. Whoever is below a client port never decides: it reports events and does what it is told. It does not assign,
@@ -14,6 +18,21 @@
 //! 3. Every record that a sink client took is reported exactly once: acknowledged or failed.
 //! 4. No message holds a secret.
 
+pub mod admin;
+mod batch;
 pub mod client;
+mod commits;
+mod intake;
+mod options;
 pub mod produce;
+mod rdkafka;
+mod rdkafka_sink;
+mod rdkafka_source;
+pub mod reader;
 pub mod record;
+mod subscription;
+mod trouble;
+
+pub use options::{Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
+pub use rdkafka_sink::RdkafkaSink;
+pub use rdkafka_source::RdkafkaSource;

@@ -1,0 +1,168 @@
+//! Topics: make them, look at them, remove them. Every call waits, with a bound.
+
+use std::{
+    future::Future,
+    time::Duration,
+};
+
+use rdkafka::{
+    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
+    error::{KafkaResult, RDKafkaErrorCode},
+    util::Timeout,
+};
+
+use super::{
+    client::{ClientError, ErrorKind},
+    options::{Connection, admin_properties},
+    rdkafka::{LastError, call_error, config, creation_error, native, partition_count, sentence},
+};
+use crate::clock::Clock;
+
+/// How often to look whether a topic that was made has come to be.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Asks brokers about topics and changes them.
+pub struct Admin {
+    client: AdminClient<LastError>,
+    runtime: tokio::runtime::Runtime,
+    brokers: String,
+    max_wait: Duration,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("brokers", &self.brokers).finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    /// A client whose calls wait at most `max_wait` each. Does not wait for a broker itself.
+    ///
+    /// # Errors
+    /// A property that the client does not accept.
+    pub fn new(connection: &Connection, max_wait: Duration, clock: Clock) -> Result<Self, ClientError> {
+        let config = config(&admin_properties(connection));
+        drop(native(&config)?);
+        let client = config.create_with_context(LastError::default()).map_err(|error| creation_error(&error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|error| ClientError::new(ErrorKind::Other, format!("cannot start a timer: {error}")))?;
+        Ok(Self { client, runtime, brokers: connection.brokers.clone(), max_wait, clock })
+    }
+
+    /// The number of partitions of a topic; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// No broker answers, access is denied.
+    pub fn partitions(&self, topic: &str) -> Result<Option<i32>, ClientError> {
+        partition_count(self.client.inner(), topic, self.max_wait, &self.brokers).map_err(|error| self.explain(error))
+    }
+
+    /// Makes a topic if there is none of its name, and waits until it can be used. Says whether it was made; one that
+    /// exists is left as it is. Its replication factor is the broker's default.
+    ///
+    /// # Errors
+    /// No broker answers, access is denied, the broker does not accept the name or a setting.
+    pub fn ensure_topic(
+        &self,
+        topic: &str,
+        partitions: i32,
+        settings: &[(&str, &str)],
+    ) -> Result<bool, ClientError> {
+        if self.partitions(topic)?.is_some() {
+            return Ok(false);
+        }
+        let new = settings.iter().fold(
+            NewTopic::new(topic, partitions, TopicReplication::Fixed(-1)),
+            |new, (name, value)| new.set(name, value),
+        );
+        let what = format!("making topic {topic:?} with {partitions} partitions");
+        let answers = self.wait(&what, self.client.create_topics([&new], &self.request()))?;
+        let made = match answers.into_iter().next() {
+            // Somebody else was faster.
+            Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => false,
+            Some(Err((_, code))) => return Err(sentence(code, "", &what, &self.brokers)),
+            Some(Ok(_)) | None => true,
+        };
+        self.wait_for(&what, topic, |found| found.is_some())?;
+        Ok(made)
+    }
+
+    /// Removes a topic, and waits until it is gone. Says whether there was one.
+    ///
+    /// # Errors
+    /// No broker answers, access is denied.
+    pub fn delete_topic(&self, topic: &str) -> Result<bool, ClientError> {
+        let what = format!("removing topic {topic:?}");
+        let answers = self.wait(&what, self.client.delete_topics(&[topic], &self.request()))?;
+        match answers.into_iter().next() {
+            Some(Err((_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic))) => {
+                return Ok(false);
+            }
+            Some(Err((_, code))) => return Err(sentence(code, "", &what, &self.brokers)),
+            Some(Ok(_)) | None => {}
+        }
+        self.wait_for(&what, topic, |found| found.is_none())?;
+        Ok(true)
+    }
+
+    /// The value of a topic's setting, e.g. `cleanup.policy`; `None` if the broker knows no such setting, or hides it.
+    ///
+    /// # Errors
+    /// No such topic, no broker answers, access is denied.
+    pub fn topic_setting(&self, topic: &str, name: &str) -> Result<Option<String>, ClientError> {
+        let what = format!("settings of topic {topic:?}");
+        let topic = ResourceSpecifier::Topic(topic);
+        let answers = self.wait(&what, self.client.describe_configs([&topic], &self.request()))?;
+        match answers.into_iter().next() {
+            Some(Ok(found)) => Ok(found
+                .entries
+                .into_iter()
+                .find(|entry| entry.name == name)
+                .and_then(|entry| entry.value)),
+            Some(Err(code)) => Err(sentence(code, "", &what, &self.brokers)),
+            None => Ok(None),
+        }
+    }
+
+    fn request(&self) -> AdminOptions {
+        let wait = Some(Timeout::After(self.max_wait));
+        AdminOptions::new().request_timeout(wait).operation_timeout(wait)
+    }
+
+    fn wait<T>(
+        &self,
+        what: &str,
+        answer: impl Future<Output = KafkaResult<T>>,
+    ) -> Result<T, ClientError> {
+        // The client's own time-out should come first; this one is for the day when it does not.
+        let bound = self.max_wait + Duration::from_secs(1);
+        match self.runtime.block_on(async { tokio::time::timeout(bound, answer).await }) {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(self.explain(call_error(&error, what, &self.brokers))),
+            Err(_) => Err(self.explain(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers))),
+        }
+    }
+
+    fn wait_for(
+        &self,
+        what: &str,
+        topic: &str,
+        there: impl Fn(Option<i32>) -> bool,
+    ) -> Result<(), ClientError> {
+        let deadline = self.clock.now() + self.max_wait;
+        while !there(self.partitions(topic)?) {
+            if self.clock.now() >= deadline {
+                return Err(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn explain(&self, error: ClientError) -> ClientError {
+        self.client.inner().context().explain(error, &self.brokers)
+    }
+}

@@ -1,0 +1,161 @@
+//! What a client's errors mean in words, and saying each trouble once.
+
+use std::time::Duration;
+
+use super::client::{ClientError, ErrorKind, Trouble};
+use crate::clock::Instant;
+
+/// Says a trouble when it begins and when it is over, however often the client retries meanwhile. A value: events and
+/// `now` in, what to say out.
+#[derive(Debug, Default)]
+pub(super) struct TroubleWatch {
+    since: Option<Instant>,
+    next_probe: Instant,
+    /// The last connection failure: the reason when all brokers are found to be down.
+    reason: Option<ClientError>,
+}
+
+/// How often to ask whether a trouble is over, where nothing else would show it.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+
+impl TroubleWatch {
+    /// Remembers why a connection failed; one broker of many is no trouble by itself.
+    pub(super) fn connection_failed(&mut self, error: ClientError) {
+        self.reason = Some(error);
+    }
+
+    /// Something is wrong; what to say, if it is new.
+    pub(super) fn begin(&mut self, error: &ClientError, now: Instant) -> Option<Trouble> {
+        if self.since.is_some() {
+            return None;
+        }
+        self.since = Some(now);
+        self.next_probe = now + PROBE_EVERY;
+        Some(Trouble { message: error.message.clone(), since: now })
+    }
+
+    /// The last connection failure, or `other` if there was none.
+    pub(super) fn reason_or(&self, other: ClientError) -> ClientError {
+        self.reason.clone().unwrap_or(other)
+    }
+
+    /// Something went well. `true`: a trouble is over, say so.
+    #[must_use]
+    pub(super) fn went_well(&mut self) -> bool {
+        self.reason = None;
+        self.since.take().is_some()
+    }
+
+    /// Whether there is a trouble.
+    pub(super) const fn is_on(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Whether it is time to ask a broker if the trouble is over.
+    #[must_use]
+    pub(super) fn probe_due(&mut self, now: Instant) -> bool {
+        let due = self.since.is_some() && now >= self.next_probe;
+        if due {
+            self.next_probe = now + PROBE_EVERY;
+        }
+        due
+    }
+}
+
+/// A connection failure in words. `text` is librdkafka's, e.g. `sasl_ssl://kafka-1:9093/bootstrap: Connect to
+/// ipv4#10.0.0.1:9093 failed: Connection refused (after 0ms in state CONNECT)`.
+pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> ClientError {
+    let (broker, detail) = broker_and_detail(text);
+    let broker = broker.unwrap_or(brokers);
+    let detail = without_state(detail);
+    let message = match kind {
+        ErrorKind::Authentication if detail.contains("SSL") || detail.contains("certificate") => {
+            format!("TLS with broker {broker} failed ({detail}): check the ssl.* properties and that the port speaks TLS")
+        }
+        ErrorKind::Authentication => {
+            format!("broker {broker} refused the credentials ({detail}): check sasl.mechanism, sasl.username and sasl.password")
+        }
+        _ if detail.contains("resolve") => {
+            format!("cannot find the host of broker {broker} ({detail}): check the name in `brokers`")
+        }
+        _ if speaks_something_else(detail) => format!(
+            "what answers at {broker} does not speak Kafka's protocol as expected ({detail}): check the port, and security.protocol"
+        ),
+        _ => format!("no broker answers at {broker} ({detail}): check `brokers`, and that Kafka runs there"),
+    };
+    ClientError::new(kind, message)
+}
+
+fn speaks_something_else(detail: &str) -> bool {
+    ["ApiVersion", "Invalid response", "SSL listener", "invalid message", "Unknown protocol", "protocol error", "CorrId"]
+        .iter()
+        .any(|sign| detail.contains(sign))
+}
+
+/// Parts `[protocol://]host:port/id: detail`; no broker if the text begins otherwise.
+fn broker_and_detail(text: &str) -> (Option<&str>, &str) {
+    let Some((name, detail)) = text.split_once(": ") else { return (None, text) };
+    let Some((address, _id)) = name.rsplit_once('/') else { return (None, text) };
+    let address = address.rsplit_once("//").map_or(address, |(_, address)| address);
+    let known = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if known { (Some(address), detail) } else { (None, text) }
+}
+
+/// Without librdkafka's ` (after 3ms in state CONNECT)`, which differs at each try.
+fn without_state(detail: &str) -> &str {
+    detail.find(" (after ").map_or(detail, |at| detail.get(..at).unwrap_or(detail)).trim_end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error() -> ClientError {
+        ClientError::new(ErrorKind::Unavailable, "down")
+    }
+
+    #[test]
+    fn a_trouble_is_said_once_and_its_end_once() {
+        let mut watch = TroubleWatch::default();
+        let now = Instant::from_nanos(7);
+        assert_eq!(watch.begin(&error(), now).map(|t| t.since), Some(now));
+        assert_eq!(watch.begin(&error(), now + PROBE_EVERY), None);
+        assert!(watch.went_well());
+        assert!(!watch.went_well());
+        assert!(watch.begin(&error(), now).is_some());
+    }
+
+    #[test]
+    fn a_probe_is_due_only_in_trouble_and_now_and_then() {
+        let mut watch = TroubleWatch::default();
+        let start = Instant::ZERO;
+        assert!(!watch.probe_due(start + PROBE_EVERY));
+        let _said = watch.begin(&error(), start);
+        assert!(!watch.probe_due(start));
+        assert!(watch.probe_due(start + PROBE_EVERY));
+        assert!(!watch.probe_due(start + PROBE_EVERY));
+    }
+
+    #[test]
+    fn librdkafkas_texts_become_sentences() {
+        let say = |kind, text| connection_error(kind, text, "a:1,b:2").message;
+        insta::assert_snapshot!(say(
+            ErrorKind::Unavailable,
+            "127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused (after 0ms in state CONNECT)"
+        ), @"no broker answers at 127.0.0.1:1 (Connect to ipv4#127.0.0.1:1 failed: Connection refused): check `brokers`, and that Kafka runs there");
+        insta::assert_snapshot!(say(
+            ErrorKind::Unavailable,
+            "nowhere.invalid:9092/bootstrap: Failed to resolve 'nowhere.invalid:9092': Name or service not known (after 3ms in state CONNECT)"
+        ), @"cannot find the host of broker nowhere.invalid:9092 (Failed to resolve 'nowhere.invalid:9092': Name or service not known): check the name in `brokers`");
+        insta::assert_snapshot!(say(
+            ErrorKind::Authentication,
+            "sasl_plaintext://k:9092/bootstrap: SASL authentication error: Authentication failed (after 9ms in state AUTH_REQ)"
+        ), @"broker k:9092 refused the credentials (SASL authentication error: Authentication failed): check sasl.mechanism, sasl.username and sasl.password");
+        insta::assert_snapshot!(say(
+            ErrorKind::Unavailable,
+            "k:80/bootstrap: Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration"
+        ), @"what answers at k:80 does not speak Kafka's protocol as expected (Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration): check the port, and security.protocol");
+        insta::assert_snapshot!(say(ErrorKind::Unavailable, "3/3 brokers are down"),
+            @"no broker answers at a:1,b:2 (3/3 brokers are down): check `brokers`, and that Kafka runs there");
+    }
+}
