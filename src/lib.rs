@@ -1,5 +1,6 @@
 //! Stormglass.
 pub mod ack;
+pub mod audit;
 pub mod clock;
 pub mod kafka;
 pub mod metrics;

@@ -3,6 +3,7 @@
 use std::{fmt, io, process::ExitCode};
 
 use super::config::Problems;
+use crate::kafka::client::{ClientError, ErrorKind};
 
 /// Why a command did not succeed, as far as the code that it ends with tells.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -88,6 +89,20 @@ impl<T, E: Into<anyhow::Error>> OrFail<T> for Result<T, E> {
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
         Self { cause: Cause::Config, error: Some(problems.into()) }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let cause = match error.kind {
+            ErrorKind::Config => Cause::Config,
+            ErrorKind::Unavailable | ErrorKind::TimedOut => Cause::Unavailable,
+            ErrorKind::Authentication | ErrorKind::Authorization => Cause::Permission,
+            ErrorKind::UnknownTopic => Cause::NoInput,
+            ErrorKind::OffsetOutOfRange => Cause::Data,
+            ErrorKind::Fenced | ErrorKind::Other => Cause::Software,
+        };
+        Self { cause, error: Some(error.into()) }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod config;
 mod dispatch;
 pub mod exit;
 mod flags;
+mod load;
 mod logging;
 mod output;
 
