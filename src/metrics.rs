@@ -205,10 +205,18 @@ impl Metrics {
 
     /// A first event must be a step from 0, or `rate()` does not see it.
     fn show_known_series(&self) {
-        ReplayReason::ALL.iter().for_each(|r| drop(self.replayed(*r)));
-        DuplicateOutcome::ALL.iter().for_each(|o| drop(self.duplicates(*o)));
-        DeadLetterReason::ALL.iter().for_each(|r| drop(self.dead_letters(*r)));
-        RebalanceEvent::ALL.iter().for_each(|e| drop(self.rebalances(*e)));
+        for reason in ReplayReason::ALL {
+            drop(self.replayed(*reason));
+        }
+        for outcome in DuplicateOutcome::ALL {
+            drop(self.duplicates(*outcome));
+        }
+        for reason in DeadLetterReason::ALL {
+            drop(self.dead_letters(*reason));
+        }
+        for event in RebalanceEvent::ALL {
+            drop(self.rebalances(*event));
+        }
         drop(self.commits());
     }
 
@@ -322,7 +330,11 @@ impl Metrics {
     pub fn total_lag(&self) -> u64 {
         use prometheus::core::Collector as _;
         let families = self.0.families.kafka_lag_records.collect();
-        let sum: f64 = families.iter().flat_map(|f| f.get_metric()).map(|m| m.get_gauge().get_value()).sum();
+        let sum: f64 = families
+            .iter()
+            .flat_map(prometheus::proto::MetricFamily::get_metric)
+            .map(|m| m.get_gauge().get_value())
+            .sum();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

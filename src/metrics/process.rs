@@ -19,14 +19,15 @@ pub fn usage() -> Usage {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
         return Usage::default();
     };
-    let micros = |t: nix::sys::time::TimeVal| {
-        let micros = i64::from(t.tv_sec()).saturating_mul(1_000_000).saturating_add(i64::from(t.tv_usec()));
-        u64::try_from(micros).unwrap_or(0)
+    let span = |t: nix::sys::time::TimeVal| {
+        let seconds = u64::try_from(t.tv_sec()).unwrap_or(0);
+        let micros = u64::try_from(t.tv_usec()).unwrap_or(0);
+        Duration::from_secs(seconds) + Duration::from_micros(micros)
     };
     // Linux counts kibibytes, macOS bytes.
     let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
     Usage {
-        cpu: Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time())),
+        cpu: span(usage.user_time()) + span(usage.system_time()),
         peak_memory_bytes: u64::try_from(usage.max_rss()).unwrap_or(0).saturating_mul(unit),
     }
 }

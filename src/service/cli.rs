@@ -1,18 +1,22 @@
 //! What can be typed.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::LazyLock};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::config::FILE_VARIABLE;
 
+/// `0.1.0 (librdkafka 2.12.1)`.
+pub static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} (librdkafka {})", env!("CARGO_PKG_VERSION"), crate::kafka::librdkafka_version()));
+
 const AFTER: &str = "Precedence: flag > environment (STORMGLASS_SECTION__FIELD) > file > default.\n\
     Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 78 configuration.";
 
 /// A stream processor for Kafka: Storm's tuple trees, with every replay, duplicate and loss counted exactly.
 #[derive(Parser, Debug)]
-#[command(name = "stormglass", version, after_help = AFTER, max_term_width = 100)]
+#[command(name = "stormglass", version = VERSION.as_str(), after_help = AFTER, max_term_width = 100)]
 pub struct Cli {
     /// What holds for every command.
     #[command(flatten)]
@@ -72,9 +76,14 @@ pub enum Color {
 
 /// The commands.
 #[derive(Subcommand, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one value in a process")]
 pub enum Command {
     /// Check the configuration, say every mistake, and stop
     Validate(Pipeline),
+    /// Produce lines of words into a topic
+    Load(Load),
+    /// Recount input and output independently of the engine, and compare
+    Audit(Audit),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -218,6 +227,9 @@ pub struct Audit {
     /// Topic of given-up records, which the output need not hold
     #[arg(long, value_name = "TOPIC")]
     pub dead_letters: Option<String>,
+    /// Input values are JSON, and their text stands here
+    #[arg(long, value_name = "POINTER")]
+    pub json_pointer: Option<String>,
     /// How many differing words to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,

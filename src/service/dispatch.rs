@@ -5,10 +5,11 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory as _, Parser as _};
 
 use super::{
+    audit,
     cli::{Cli, Command, Global, Pipeline},
     config::{self, Loaded, Settings, Sources},
     exit::{self, Cause, Failure, Outcome},
-    flags, logging, output,
+    flags, load, logging, output,
 };
 
 /// The program: `args` with the program's name first.
@@ -41,12 +42,18 @@ fn dispatch(cli: &Cli) -> Outcome {
     let pipeline = match &cli.command {
         Command::Completions { shell } => return completions(*shell),
         Command::Validate(pipeline) => pipeline.clone(),
+        Command::Load(_) | Command::Audit(_) => Pipeline::default(),
     };
     let session = Session::new(&cli.global, &pipeline)?;
     if cli.global.print_config {
         return session.print_config();
     }
-    session.validate()
+    match &cli.command {
+        Command::Load(args) => load::load(&session, args),
+        Command::Audit(args) => audit::audit(&session, args),
+        Command::Validate(_) => session.validate(),
+        Command::Completions { .. } => Ok(()),
+    }
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {
@@ -77,6 +84,14 @@ impl<'a> Session<'a> {
     /// Every mistake of the configuration.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         Ok(config::pipeline(&self.loaded, &|name| self.sources.variable(name))?)
+    }
+
+    /// The settings of a command that needs no pipeline.
+    ///
+    /// # Errors
+    /// Every mistake of the configuration.
+    pub(crate) fn client(&self) -> Result<config::ClientSettings, Failure> {
+        Ok(config::client(&self.loaded, &|name| self.sources.variable(name))?)
     }
 
     /// Prints what counts even if it is wrong: that is when one wants to see it.

@@ -77,7 +77,7 @@ fn of_pipeline(pipeline: &Pipeline) -> Vec<Flag> {
 }
 
 /// `a,b` names two topics; a regular expression may hold commas and is left whole.
-fn topics(item: &str) -> Vec<String> {
+pub(crate) fn topics(item: &str) -> Vec<String> {
     if item.starts_with('^') {
         return vec![item.to_owned()];
     }

@@ -4,16 +4,16 @@ use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::{filter::LevelFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use super::{cli::Color, config::LogSettings};
+use super::{cli::Color, config::LogSettings, progress::Stderr};
 
 /// Starts logging; a second call changes nothing.
 pub(crate) fn start(settings: LogSettings, color: Color) {
     let filter = LevelFilter::from_level(settings.level);
     let registry = tracing_subscriber::registry().with(filter);
     let started = if settings.json {
-        registry.with(fmt::layer().json().with_writer(io::stderr)).try_init()
+        registry.with(fmt::layer().json().with_writer(Stderr)).try_init()
     } else {
-        registry.with(fmt::layer().with_ansi(ansi(color)).with_target(false).with_writer(io::stderr)).try_init()
+        registry.with(fmt::layer().with_ansi(ansi(color)).with_target(false).with_writer(Stderr)).try_init()
     };
     // It fails if a subscriber is there already: then messages go there.
     started.ok();

@@ -7,13 +7,19 @@
 //! 1. Data goes to stdout, messages go to stderr. A closed stdout ends a command quietly.
 //! 2. Every command ends with a code of `sysexits.h`, which [`exit`] alone decides.
 
+mod audit;
 pub mod cli;
 pub mod config;
+mod connect;
 mod dispatch;
 pub mod exit;
 mod flags;
+pub mod http;
 mod load;
 mod logging;
 mod output;
+mod progress;
+pub mod signals;
+mod summary;
 
-pub use self::dispatch::main;
+pub use self::{dispatch::main, summary::Summary};

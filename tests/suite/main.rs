@@ -1,1 +1,3 @@
-fn main(){}
+//! Every test that needs no broker, in one binary.
+
+mod cli;

@@ -27,7 +27,8 @@ pub(crate) use self::{
     layers::Given,
     load::{FILE_VARIABLE, Loaded, Sources, load},
     print::effective,
-    validate::{log, pipeline},
+    rules::legal_topic,
+    validate::{client, log, pipeline},
 };
 pub use self::{
     layers::Origin,

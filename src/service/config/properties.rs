@@ -16,8 +16,12 @@ const OURS: &[(&str, &str)] = &[
     ("metadata.broker.list", "kafka.brokers"),
     ("group.id", "kafka.group"),
     ("client.id", "kafka.client_id"),
-    ("auto.offset.reset", "source.start"),
 ];
+
+/// Why the promise forbids this value, if it does.
+fn guarded(name: &str, value: &str) -> Option<String> {
+    crate::kafka::check_overrides(&BTreeMap::from([(name.to_owned(), value.to_owned())])).pop()
+}
 
 /// Reads the table of properties at `path`, with the secrets that it refers to.
 pub(super) fn read(
@@ -44,6 +48,8 @@ pub(super) fn read(
                 Ok(secret) => drop(properties.insert(target.to_owned(), Property::Secret(secret))),
                 Err(message) => wrong(message),
             }
+        } else if let Some(message) = guarded(name, value) {
+            wrong(message);
         } else {
             properties.insert(name.clone(), Property::Plain(value.clone()));
         }

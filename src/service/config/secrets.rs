@@ -28,11 +28,9 @@ impl fmt::Debug for Secret {
 /// What is shown in the place of a secret.
 pub(crate) const HIDDEN: &str = "***";
 
-/// Whether the value of property `name` must not be shown. An address of a token service is no secret.
+/// Whether the value of property `name` must not be shown. A reference to a secret may be.
 pub(crate) fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let words = ["password", "secret", "token", "key.pem", "jaas.config", "oauthbearer.config"];
-    words.iter().any(|word| name.contains(word)) && ![".url", "_file", "_env"].iter().any(|end| name.ends_with(end))
+    crate::kafka::is_secret(name) && !name.ends_with("_file") && !name.ends_with("_env")
 }
 
 /// Where a property's value is to be taken from.

@@ -34,6 +34,18 @@ pub(crate) fn pipeline(loaded: &Loaded, env: Env<'_>) -> Result<Settings, Proble
     if found.is_empty() { Ok(settings(raw, kafka, http)) } else { Err(attributed(found, &loaded.layers)) }
 }
 
+/// Checks only what a command needs that reads or writes topics by itself.
+///
+/// # Errors
+/// Every mistake there is.
+pub(crate) fn client(loaded: &Loaded, env: Env<'_>) -> Result<ClientSettings, Problems> {
+    let mut found = shape(loaded);
+    let Some(raw) = &loaded.raw else { return Err(attributed(found, &loaded.layers)) };
+    rules::brokers(raw, &mut found);
+    let kafka = client_settings(raw, &loaded.layers, env, &mut found);
+    if found.is_empty() { Ok(kafka) } else { Err(attributed(found, &loaded.layers)) }
+}
+
 /// How messages are to be written, even if other settings are wrong.
 pub(crate) fn log(loaded: &Loaded) -> LogSettings {
     let text = |path| loaded.layers.value(path).and_then(toml::Value::as_str).unwrap_or_default();
@@ -92,14 +104,13 @@ fn listen_address(raw: &Raw, found: &mut Vec<Problem>) -> Option<SocketAddr> {
 fn client_settings(raw: &Raw, layers: &Layers, env: Env<'_>, found: &mut Vec<Problem>) -> ClientSettings {
     let kafka = &raw.kafka;
     let mut read = |name: &str, map| properties::read(&format!("kafka.{name}"), map, layers, env, found);
-    let settings = ClientSettings {
+    ClientSettings {
         brokers: kafka.brokers.clone(),
         client_id: kafka.client_id.clone(),
         properties: read("properties", &kafka.properties),
         consumer_properties: read("consumer_properties", &kafka.consumer_properties),
         producer_properties: read("producer_properties", &kafka.producer_properties),
-    };
-    settings
+    }
 }
 
 const fn millis(n: u64) -> Duration {

@@ -21,7 +21,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Longest wait between two looks at the clock.
 const TICK: Duration = Duration::from_millis(10);
 /// Longest wait for the last acknowledgements.
-const CLOSE: Duration = Duration::from_secs(60);
+const CLOSE: Duration = Duration::from_mins(1);
 
 /// Where to and how fast.
 #[derive(Clone, Debug)]

@@ -1,0 +1,100 @@
+//! What a run did, in one object: what `run --json` prints at its end.
+
+use std::{fmt, time::Duration};
+
+use serde::Serialize;
+
+use super::progress::grouped;
+use crate::metrics::process;
+
+/// What a run did. Counts are of the whole process, over all its generations.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Summary {
+    /// Records that were read, each counted once for each time it was read from the broker.
+    pub records: u64,
+    /// Tuples that bolts and sinks have executed.
+    pub executed: u64,
+    /// Trees that completed.
+    pub acked: u64,
+    /// Trees that failed because a bolt or sink said so.
+    pub failed: u64,
+    /// Trees that failed because they made no progress.
+    pub timed_out: u64,
+    /// Records that were emitted again.
+    pub replayed: u64,
+    /// Records that were given up and written to the dead-letter topic.
+    pub dead_lettered: u64,
+    /// Effects that were repeated and can be seen outside.
+    pub duplicates: u64,
+    /// Commits that the broker has confirmed.
+    pub commits: u64,
+    /// CPU time of all threads, in seconds.
+    pub cpu_seconds: f64,
+    /// Time from start to end, in seconds.
+    pub wall_seconds: f64,
+    /// The largest resident set, in bytes.
+    pub peak_memory_bytes: u64,
+}
+
+impl Summary {
+    /// Adds what the machine says: CPU, memory, and the time that the run took.
+    #[must_use]
+    pub fn with_usage(self, wall: Duration) -> Self {
+        let usage = process::usage();
+        Self {
+            cpu_seconds: usage.cpu.as_secs_f64(),
+            wall_seconds: wall.as_secs_f64(),
+            peak_memory_bytes: usage.peak_memory_bytes,
+            ..self
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} records, {} tuples executed; trees: {} acked, {} failed, {} timed out; {} records replayed, {} \
+             dead-lettered, {} duplicates; {} commits; {:.1} s, {:.1} CPU s, {} MB",
+            grouped(self.records),
+            grouped(self.executed),
+            grouped(self.acked),
+            grouped(self.failed),
+            grouped(self.timed_out),
+            grouped(self.replayed),
+            grouped(self.dead_lettered),
+            grouped(self.duplicates),
+            grouped(self.commits),
+            self.wall_seconds,
+            self.cpu_seconds,
+            self.peak_memory_bytes / 1_000_000
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_has_the_fields_that_scripts_rely_on() {
+        let json = serde_json::to_value(Summary::default().with_usage(Duration::from_secs(2))).unwrap();
+        for field in [
+            "records",
+            "executed",
+            "acked",
+            "failed",
+            "timed_out",
+            "replayed",
+            "dead_lettered",
+            "duplicates",
+            "commits",
+            "cpu_seconds",
+            "wall_seconds",
+            "peak_memory_bytes",
+        ] {
+            assert!(json.get(field).is_some_and(serde_json::Value::is_number), "{field}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The binary as a user meets it: its output, its sentences, its exit codes. No broker.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Output, Stdio},
+};
+
+/// Values that must never be seen.
+const CANARY: &str = "canary-7f3a";
+
+fn stormglass(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stormglass"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("STORMGLASS_")) {
+        command.env_remove(name);
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    stormglass(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+const RIGHT: [&str; 6] = ["--brokers", "localhost:9092", "--input", "lines", "--output", "counts"];
+
+fn validate(more: &[&str]) -> Output {
+    run(&[&["validate"][..], &RIGHT, more].concat())
+}
+
+#[test]
+fn without_any_file_three_flags_are_enough() {
+    let output = validate(&[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "valid: word-count reads lines as group stormglass-word-count-counts and writes counts\n"
+    );
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn every_mistake_is_said_at_once_on_stderr_with_code_78() {
+    let output = run(&["validate", "--set", "engine.executers=2", "--delivery", "exactly-once", "--output", "a b"]);
+    assert_eq!(output.status.code(), Some(78));
+    assert_eq!(stdout(&output), "");
+    assert_eq!(
+        stderr(&output),
+        "stormglass: the configuration has 6 mistakes:\n  \
+         engine.executers (flag --set engine.executers): unknown key; did you mean engine.executors?\n  \
+         kafka.brokers: is not set: name a broker, as in --brokers localhost:9092\n  \
+         source.topics: is not set: name what to read, as in --input lines\n  \
+         delivery (flag --delivery): exactly-once comes in a later release: at-least-once loses nothing and counts what \
+         it repeats\n  \
+         sink.topic (flag --output): \"a b\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, underscore and \
+         hyphen\n  \
+         source.dead_letter_topic: \"a b-dead-letters\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, \
+         underscore and hyphen\n"
+    );
+}
+
+#[test]
+fn bad_settings_end_with_78_and_a_sentence() {
+    for (more, sentence) in [
+        (
+            &["--set", "engine.executors=many"][..],
+            "engine.executors (flag --set engine.executors): must be a whole number",
+        ),
+        (&["--set", "engine.executors=5000"], "5000 is out of range: at least 0, at most 1024"),
+        (&["--json-pointer", "/a"], "source.json_pointer (flag --json-pointer): has no meaning for text"),
+        (&["--input", "counts"], "sink.topic (flag --output): \"counts\" is also read"),
+        (&["--input", "^c.*"], "sink.topic (flag --output): \"counts\" is also read"),
+        (&["-c", "/nowhere/at/all.toml"], "/nowhere/at/all.toml: cannot be read: No such file"),
+        (&["-X", "sasl.password_file=/nowhere"], "the secret file /nowhere cannot be read"),
+        (&["-X", "acks=1"], "kafka.properties.acks (flag -X acks): property \"acks\" may not be \"1\""),
+        (&["-X", "enable.auto.commit=true"], "offsets are committed only behind completed tuple trees"),
+        (&["-X", "isolation.level=read_uncommitted"], "records of aborted transactions would be counted"),
+        (&["-X", "group.id=g"], "is decided by kafka.group: set that instead"),
+        (&["--set", "nothing"], "--set: \"nothing\" has no =: write NAME=VALUE"),
+        (&["--brokers", "localhost:http"], "\"localhost:http\" is no address of a broker"),
+        (&["--http", "9464"], "http.listen (flag --http): \"9464\" is no address: write IP:PORT"),
+        (&["--delivery", "exactly-once"], "exactly-once comes in a later release"),
+        (&["--delivery", "twice"], "\"twice\" is not one of at-least-once, at-most-once"),
+    ] {
+        let mut output = validate(more);
+        if more.first() == Some(&"--brokers") {
+            output = run(&[&["validate", "--input", "lines", "--output", "counts"][..], more].concat());
+        }
+        assert_eq!(output.status.code(), Some(78), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(sentence), "{more:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{more:?}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_64() {
+    for args in [&["walk"][..], &[], &["validate", "--nonsense"], &["completions", "tcl"]] {
+        assert_eq!(run(args).status.code(), Some(64), "{args:?}");
+    }
+}
+
+#[test]
+fn a_secret_that_others_may_read_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), CANARY).unwrap();
+    let property = format!("sasl.password_file={}", file.path().display());
+    assert_eq!(validate(&["-X", &property]).status.code(), Some(0));
+    fs::set_permissions(file.path(), fs::Permissions::from_mode(0o604)).unwrap();
+    let output = validate(&["-X", &property]);
+    assert_eq!(output.status.code(), Some(78));
+    assert!(stderr(&output).contains("may be read by every user (mode 604): run chmod 600"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_secret_is_printed_nowhere() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(secret.path(), CANARY).unwrap();
+    let by_file = format!("sasl.password_file={}", secret.path().display());
+    let direct = format!("sasl.password={CANARY}");
+    let misplaced = format!("kafka.sasl_password={CANARY}");
+    let broken = tempfile::NamedTempFile::new().unwrap();
+    fs::write(broken.path(), format!("[kafka]\nproperties = {{ \"sasl.password\" = \"{CANARY} }}\n")).unwrap();
+    let broken = broken.path().to_str().unwrap();
+    let wrong_type = format!("kafka.properties.ssl.key.password=[\"{CANARY}\"]");
+    for more in [
+        &["-X", &by_file][..],
+        &["-X", &direct],
+        &["--set", &misplaced],
+        &["--set", &wrong_type],
+        &["-c", broken],
+        &["-X", "sasl.password_env=SECRET"],
+    ] {
+        for extra in [&["-vv"][..], &["--print-config"], &["--json", "--log-format", "json"]] {
+            let args = [&["validate"][..], &RIGHT, more, extra].concat();
+            let output = stormglass(&args).env("SECRET", CANARY).output().unwrap();
+            let all = stdout(&output) + &stderr(&output);
+            assert!(!all.contains(CANARY), "{args:?}: {all}");
+        }
+    }
+}
+
+#[test]
+fn the_printed_configuration_names_every_origin() {
+    let output = stormglass(&["validate", "--brokers", "b:1", "--print-config", "-X", "client.rack=r1"])
+        .env("STORMGLASS_ENGINE__EXECUTORS", "3")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let text = stdout(&output);
+    for line in [
+        "brokers = [\"b:1\"]  # flag --brokers",
+        "executors = 3  # environment STORMGLASS_ENGINE__EXECUTORS",
+        "commit_interval_ms = 100  # default",
+        "\"client.rack\" = \"r1\"  # flag -X client.rack",
+    ] {
+        assert!(text.lines().any(|l| l == line), "no line {line} in\n{text}");
+    }
+}
+
+#[test]
+fn the_version_names_the_client_library() {
+    let output = run(&["--version"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = stdout(&output);
+    assert!(text.starts_with(concat!("stormglass ", env!("CARGO_PKG_VERSION"), " (librdkafka ")), "{text}");
+}
+
+#[test]
+fn help_names_every_command_and_says_how_values_win() {
+    let text = stdout(&run(&["--help"]));
+    for word in ["validate", "load", "audit", "completions", "flag > environment", "sysexits.h"] {
+        assert!(text.contains(word), "{word} is not in\n{text}");
+    }
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(stdout(&output).contains("print-config"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    for args in [&["completions", "bash"][..], &["--help"], &["validate", "--print-config"]] {
+        let mut child = stormglass(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(!stderr(&output).contains("panicked"), "{args:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+    }
+}
