@@ -9,7 +9,8 @@
 //!
 //! Over librdkafka, which only these files name: `batch` (its batch calls: the one file with `unsafe`), `rdkafka` (what
 //! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
-//! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `reader` (a whole topic, once), `admin`.
+//! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `reader` (a whole topic, once), `admin`,
+//! `version`.
 //!
 //! Invariants:
 //! 1. Whoever is below a client port never decides: it reports events and does what it is told. It does not assign,
@@ -32,7 +33,9 @@ pub mod reader;
 pub mod record;
 mod subscription;
 mod trouble;
+mod version;
 
 pub use options::{Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
 pub use rdkafka_sink::RdkafkaSink;
 pub use rdkafka_source::RdkafkaSource;
+pub use version::librdkafka_version;
