@@ -4,6 +4,7 @@ pub mod audit;
 pub mod clock;
 pub mod kafka;
 pub mod metrics;
+pub mod runtime;
 pub mod service;
 pub mod topology;
 pub mod tuple;

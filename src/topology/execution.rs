@@ -34,8 +34,8 @@ pub(super) struct Execution {
     emitted: u32,
     /// Tuples emitted outside every tree, over the task's life.
     unanchored: u64,
-    /// False where nobody needs edges.
-    edges: bool,
+    /// True where edges are needed though there is no tree: for lineages.
+    lineage: bool,
     task: TaskId,
     batch_rows: usize,
     now: Instant,
@@ -51,7 +51,7 @@ impl Execution {
             xor: 0,
             emitted: 0,
             unanchored: 0,
-            edges: settings.delivery.is_tracked() || settings.lineage,
+            lineage: settings.lineage,
             task: settings.task,
             batch_rows: settings.batch_rows,
             now: Instant::ZERO,
@@ -88,7 +88,8 @@ impl Execution {
         outbox: &mut Outbox,
     ) -> Result<(), BatchFull> {
         lane.touch(self.number, self.batch_rows, self.now, outbox);
-        let edge = if self.edges { self.next_edge() } else { Edge::UNTRACKED };
+        let wanted = self.lineage || !self.root.is_none();
+        let edge = if wanted { self.next_edge() } else { Edge::UNTRACKED };
         for anchor in &self.anchors {
             lane.push_anchor(Anchor { root: anchor.root, edge });
         }
@@ -218,6 +219,12 @@ impl Output {
             .collect();
         self.take_back();
         self.fail_trees(&places, error);
+    }
+
+    /// The call has failed and had no input: nothing of it becomes visible.
+    pub(crate) fn discard_call(&mut self) {
+        self.misuse = None;
+        self.take_back();
     }
 
     /// The call of an acking bolt has ended.

@@ -24,9 +24,11 @@ mod held;
 mod lane;
 mod output;
 mod plan;
+mod sending;
 mod sink;
 mod spout;
 mod trees;
+mod waker;
 
 pub use batch_output::BatchOutput;
 pub use bolt::{AckingBolt, Bolt};
@@ -46,4 +48,5 @@ pub use spout::{
     CommitNumber, CommitState, Companion, CompanionStep, Failure, MessageId, Next, Spout,
 };
 pub use trees::SpoutOutput;
+pub use waker::Waker;
 pub(crate) use trees::{Ended, Ending, Owner, Trees};

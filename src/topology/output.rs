@@ -1,7 +1,7 @@
 //! What a component emits into (Storm's `OutputCollector`).
 
 use super::{
-    ComponentError, Delivery, OutStream,
+    ComponentError, OutStream,
     execution::{Execution, TreeFailure},
     grouping::{Choice, Router},
     held::{Held, HeldTable},
@@ -39,7 +39,6 @@ pub(crate) struct OutputSettings {
     pub(crate) task: TaskId,
     /// Tuples at which a batch is sent.
     pub(crate) batch_rows: usize,
-    pub(crate) delivery: Delivery,
     /// True if an execution of this component has an effect that a replay would repeat visibly.
     pub(crate) effects: bool,
     /// True if some sink writes lineages, so that edges are needed even without tracking.

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     AckingBolt, Bolt, Delivery, Grouping, Lane, Reader, Router, Sink, Spout, Stream, StreamInfo,
-    TaskContext,
+    TaskContext, Waker,
 };
 use crate::tuple::{ComponentId, KeyGroups, StreamId, TaskId};
 
@@ -157,6 +157,7 @@ impl Plan {
             delivery,
             inputs: inputs.iter().filter_map(info).collect(),
             outputs: task.component.outputs.iter().filter_map(info).collect(),
+            waker: Waker::default(),
         }
     }
 

@@ -89,10 +89,10 @@ pub trait Spout: Send {
     fn ack(&mut self, id: MessageId);
 
     /// The tree of `id` failed or timed out; `effects` executions of it have had an effect that a replay repeats.
-    fn fail(&mut self, now: Instant, id: MessageId, failure: Failure<'_>);
+    fn fail(&mut self, now: Instant, id: MessageId, failure: Failure<'_>, effects: u64);
 
     /// Executions that had an effect in a tree that was no longer open: they came after its failure was reported.
-    fn late_effects(&mut self, _id: MessageId, _effects: u32) {}
+    fn late_effects(&mut self, _id: MessageId, _effects: u64) {}
 
     /// Emission may start (again). Called once before the first `next`.
     fn activate(&mut self) {}

@@ -1,0 +1,194 @@
+//! The order of a commit: freeze, flush, wait for the outside, commit what was frozen. A pure state machine.
+
+use std::time::Duration;
+
+use crate::{clock::Instant, topology::CommitNumber};
+
+/// What every executor is told to do next, and answers once.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use = "the executors wait for it"]
+pub(crate) enum CommitStep {
+    /// Spouts remember what is done now.
+    Freeze(CommitNumber),
+    /// Bolts at this depth hand over what has changed; done when the sinks have it.
+    Flush(CommitNumber, usize),
+    /// Sinks send everything and wait for the outside to acknowledge it.
+    Deliver(CommitNumber),
+    /// Spouts commit what was frozen.
+    Commit(CommitNumber),
+}
+
+/// Where a commit stands.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum State {
+    Resting { since: Instant },
+    At { step: CommitStep, answers: usize },
+}
+
+/// Drives one commit after the other. A step is broadcast only when every executor has answered the one before, so what
+/// is committed was frozen before the flush that covers it.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    executors: usize,
+    /// Depths that bolts stand at: 1 to this.
+    depth: usize,
+    interval: Duration,
+    number: CommitNumber,
+    state: State,
+    committed: u64,
+    began: Instant,
+}
+
+impl Committer {
+    pub(crate) const fn new(executors: usize, depth: usize, interval: Duration, now: Instant) -> Self {
+        Self {
+            executors,
+            depth,
+            interval,
+            number: CommitNumber(0),
+            state: State::Resting { since: now },
+            committed: 0,
+            began: now,
+        }
+    }
+
+    /// Begins a commit if none goes on and the interval has passed.
+    #[must_use]
+    pub(crate) fn begin_if_due(&mut self, now: Instant) -> Option<CommitStep> {
+        match self.state {
+            State::Resting { since } if now - since >= self.interval => self.begin(now),
+            State::Resting { .. } | State::At { .. } => None,
+        }
+    }
+
+    /// Begins a commit if none goes on.
+    #[must_use]
+    pub(crate) fn begin(&mut self, now: Instant) -> Option<CommitStep> {
+        if !self.is_resting() {
+            return None;
+        }
+        self.number.0 += 1;
+        self.began = now;
+        Some(self.go_to(CommitStep::Freeze(self.number)))
+    }
+
+    fn go_to(&mut self, step: CommitStep) -> CommitStep {
+        self.state = State::At { step, answers: 0 };
+        step
+    }
+
+    /// One executor has done `step`. The next step, once all have.
+    pub(crate) fn answered(&mut self, done: CommitStep, now: Instant) -> Progress {
+        let State::At { step, answers } = &mut self.state else { return Progress::Waiting };
+        if *step != done {
+            return Progress::Waiting;
+        }
+        *answers += 1;
+        if *answers < self.executors {
+            return Progress::Waiting;
+        }
+        let n = self.number;
+        let next = match done {
+            CommitStep::Freeze(_) if self.depth > 0 => CommitStep::Flush(n, 1),
+            CommitStep::Flush(_, depth) if depth < self.depth => CommitStep::Flush(n, depth + 1),
+            CommitStep::Freeze(_) | CommitStep::Flush(..) => CommitStep::Deliver(n),
+            CommitStep::Deliver(_) => CommitStep::Commit(n),
+            CommitStep::Commit(_) => {
+                self.committed += 1;
+                self.state = State::Resting { since: now };
+                return Progress::Finished { took: now - self.began };
+            }
+        };
+        Progress::Next(self.go_to(next))
+    }
+
+    /// True if no commit goes on.
+    pub(crate) const fn is_resting(&self) -> bool {
+        matches!(self.state, State::Resting { .. })
+    }
+
+    /// When the next commit is due, if none goes on.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Resting { since } => Some(since + self.interval),
+            State::At { .. } => None,
+        }
+    }
+
+    /// Puts the next commit off by an interval: there is nothing to commit.
+    pub(crate) fn skip(&mut self, now: Instant) {
+        if self.is_resting() {
+            self.state = State::Resting { since: now };
+        }
+    }
+
+    /// Commits that were finished.
+    pub(crate) const fn committed(&self) -> u64 {
+        self.committed
+    }
+}
+
+/// What an answer led to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use = "the next step is to be broadcast"]
+pub(crate) enum Progress {
+    /// Others have not answered yet.
+    Waiting,
+    /// All have: the next step.
+    Next(CommitStep),
+    /// The commit is finished.
+    Finished { took: Duration },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Instant = |ms| Instant::from_nanos(ms * 1_000_000);
+
+    #[test]
+    fn the_order_is_freeze_flush_by_depth_deliver_commit() {
+        let mut committer = Committer::new(1, 2, Duration::from_millis(100), MS(0));
+        let n = CommitNumber(1);
+        let mut step = committer.begin_if_due(MS(100)).unwrap();
+        let mut order = vec![step];
+        while let Progress::Next(next) = committer.answered(step, MS(101)) {
+            step = next;
+            order.push(step);
+        }
+        assert_eq!(order, [
+            CommitStep::Freeze(n),
+            CommitStep::Flush(n, 1),
+            CommitStep::Flush(n, 2),
+            CommitStep::Deliver(n),
+            CommitStep::Commit(n),
+        ]);
+        assert!(committer.is_resting());
+        assert_eq!(committer.committed(), 1);
+    }
+
+    #[test]
+    fn no_step_is_taken_before_every_executor_has_answered_the_one_before() {
+        let mut committer = Committer::new(3, 0, Duration::ZERO, MS(0));
+        let freeze = committer.begin(MS(0)).unwrap();
+        assert_eq!(committer.answered(freeze, MS(0)), Progress::Waiting);
+        // An answer to another step counts for nothing.
+        assert_eq!(committer.answered(CommitStep::Deliver(CommitNumber(1)), MS(0)), Progress::Waiting);
+        assert_eq!(committer.answered(freeze, MS(0)), Progress::Waiting);
+        let deliver = CommitStep::Deliver(CommitNumber(1));
+        assert_eq!(committer.answered(freeze, MS(0)), Progress::Next(deliver));
+    }
+
+    #[test]
+    fn one_commit_goes_on_at_a_time_and_the_next_waits_for_the_interval() {
+        let mut committer = Committer::new(1, 0, Duration::from_millis(100), MS(0));
+        assert_eq!(committer.begin_if_due(MS(99)), None);
+        let mut step = committer.begin_if_due(MS(100)).unwrap();
+        assert_eq!(committer.begin(MS(150)), None);
+        while let Progress::Next(next) = committer.answered(step, MS(150)) {
+            step = next;
+        }
+        assert_eq!(committer.due(), Some(MS(250)));
+        assert_eq!(committer.begin_if_due(MS(249)), None);
+    }
+}

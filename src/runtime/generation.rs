@@ -1,0 +1,197 @@
+//! From a plan to executors: where every task stands, and the links between them.
+
+use std::sync::{Arc, mpsc};
+
+use super::{
+    EngineOptions,
+    error::EngineError,
+    executor::{Command, Executor, ExecutorState, Limits, Report},
+    link::{Incoming, Outgoing, link},
+    task::{Kind, Task, Ticks},
+    vitals::Vitals,
+    wake::Bed,
+};
+use crate::{
+    ack::{Ledger, Timeouts},
+    clock::Instant,
+    metrics::Metrics,
+    topology::{Companion, Factory, Output, OutputSettings, Plan, TaskPlan, Trees, Waker},
+    tuple::TaskId,
+};
+
+/// Every task has its executor and its place there.
+#[derive(Clone, Debug)]
+struct Placement {
+    places: Arc<[(usize, usize)]>,
+    executors: usize,
+}
+
+impl Placement {
+    /// Spreads each component's tasks over the executors in turn, so that each executor has a part of every component
+    /// and tuples can stay where they are.
+    fn new(plan: &Plan, executors: usize) -> Self {
+        let executors = executors.min(plan.task_count()).max(1);
+        let mut hosted = vec![0; executors];
+        let places = plan.tasks().map(|task| {
+            let executor = task.index % executors;
+            let index = hosted.get_mut(executor).map_or(0, |n: &mut usize| {
+                *n += 1;
+                *n - 1
+            });
+            (executor, index)
+        });
+        Self { places: places.collect(), executors }
+    }
+
+    fn executor_of(&self, task: TaskId) -> usize {
+        self.places.get(task.index()).map_or(0, |place| place.0)
+    }
+}
+
+/// One life of the topology: executors that have not run yet, and the ends of their channels.
+pub(crate) struct Generation {
+    pub(crate) executors: Vec<Executor>,
+    pub(crate) companions: Vec<Box<dyn Companion>>,
+    pub(crate) control: Controls,
+}
+
+/// What the supervisor has of a generation.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    pub(crate) commands: Vec<mpsc::Sender<Command>>,
+    pub(crate) beds: Vec<Bed>,
+    pub(crate) reports: mpsc::Receiver<Report>,
+    pub(crate) report: mpsc::Sender<Report>,
+    pub(crate) vitals: Arc<[Vitals]>,
+    /// The component of each task.
+    pub(crate) names: Arc<[Arc<str>]>,
+}
+
+impl Controls {
+    /// Tells every executor.
+    pub(crate) fn broadcast(&self, command: Command) {
+        for (commands, bed) in self.commands.iter().zip(&self.beds) {
+            // An executor that has ended has said so.
+            drop(commands.send(command));
+            bed.wake();
+        }
+    }
+}
+
+impl Generation {
+    /// Makes every task of the plan, opens and prepares it.
+    pub(crate) fn new(
+        plan: &Plan,
+        options: &EngineOptions,
+        metrics: &Metrics,
+        now: Instant,
+    ) -> Result<Self, EngineError> {
+        let placement = Placement::new(plan, options.executors.get());
+        let n = placement.executors;
+        let beds: Vec<_> = (0..n).map(|_| Bed::default()).collect();
+        let vitals: Arc<[Vitals]> = (0..n).map(|_| Vitals::default()).collect();
+        let names: Arc<[Arc<str>]> = plan.tasks().map(|t| Arc::clone(&t.component.name)).collect();
+        let (report, reports) = mpsc::channel();
+        let mut commands = Vec::with_capacity(n);
+        let mut executors = Vec::with_capacity(n);
+        for (shard, (outgoing, incoming)) in links(&beds).into_iter().enumerate() {
+            let (command, receiver) = mpsc::channel();
+            commands.push(command);
+            executors.push(Executor {
+                shard,
+                tasks: Vec::new(),
+                places: Arc::clone(&placement.places),
+                incoming,
+                outgoing,
+                trees: trees(shard, options, now),
+                tracked: options.delivery.is_tracked(),
+                vitals: Arc::clone(&vitals),
+                commands: receiver,
+                reports: report.clone(),
+                limits: Limits {
+                    spout_batch: options.spout_batch,
+                    max_pending: options.max_pending,
+                    flush_interval: options.flush_interval,
+                },
+                names: Arc::clone(&names),
+                state: ExecutorState::default(),
+            });
+        }
+        let control = Controls { commands, beds, reports, report, vitals, names };
+        let mut generation = Self { executors, companions: Vec::new(), control };
+        for task in plan.tasks() {
+            generation.host(plan, task, options, (metrics, &placement, now))?;
+        }
+        Ok(generation)
+    }
+
+    fn host(
+        &mut self,
+        plan: &Plan,
+        planned: TaskPlan<'_>,
+        options: &EngineOptions,
+        (metrics, placement, now): (&Metrics, &Placement, Instant),
+    ) -> Result<(), EngineError> {
+        let component = planned.component;
+        let executor = placement.executor_of(planned.task);
+        let settings = OutputSettings {
+            task: planned.task,
+            batch_rows: options.batch_rows,
+            effects: component.effects,
+            lineage: plan.wants_lineage(),
+        };
+        let streams = plan.output_streams(planned, |to| placement.executor_of(to) == executor);
+        let output = Output::new(streams, placement.executors, settings);
+        let mut context = plan.context(planned, options.delivery);
+        if let Some(bed) = self.control.beds.get(executor).cloned() {
+            context.waker = Waker::new(move || bed.wake());
+        }
+        let name = &*component.name;
+        let emitted = context.outputs.iter().map(|s| metrics.emitted(name, &s.name)).collect();
+        let trees = matches!(component.factory, Factory::Spout(_)).then(|| metrics.trees(name));
+        let handles = (metrics.component(name), emitted, trees);
+        handles.0.tasks.set(component.tasks.into());
+        let mut task =
+            Task::new(planned.task, context, component.factory.clone(), output, handles)?;
+        task.depth = component.depth;
+        task.ticks = component.tick.map(|every| Ticks { every, next: now + every });
+        if let Kind::Spout(spout) = &mut task.kind {
+            self.companions.extend(spout.spout.companion());
+        }
+        if let Some(executor) = self.executors.get_mut(executor) {
+            executor.tasks.push(task);
+        }
+        Ok(())
+    }
+}
+
+/// The live trees of one executor. Without tracking there are none but those of flushes, which time out all the same.
+fn trees(shard: usize, options: &EngineOptions, now: Instant) -> Trees {
+    let shard = u16::try_from(shard).unwrap_or(u16::MAX);
+    Trees::new(Ledger::new(shard, 1024), Some(Timeouts::new(options.tree_timeout, now)))
+}
+
+/// For each executor its outgoing links by executor, and its incoming ones.
+fn links(beds: &[Bed]) -> Vec<(Vec<Option<Outgoing>>, Vec<Incoming>)> {
+    let n = beds.len();
+    let mut all: Vec<(Vec<Option<Outgoing>>, Vec<Incoming>)> =
+        (0..n).map(|_| (Vec::with_capacity(n), Vec::with_capacity(n))).collect();
+    for from in 0..n {
+        for (to, bed) in beds.iter().enumerate() {
+            if from == to {
+                if let Some(own) = all.get_mut(from) {
+                    own.0.push(None);
+                }
+                continue;
+            }
+            let (outgoing, incoming) = link(bed.clone());
+            if let Some(sender) = all.get_mut(from) {
+                sender.0.push(Some(outgoing));
+            }
+            if let Some(receiver) = all.get_mut(to) {
+                receiver.1.push(incoming);
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,50 @@
+//! How the engine runs.
+
+use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
+
+use crate::topology::Delivery;
+
+/// Settings of the engine. Durations are on a monotonic clock.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The promise. Default at-least-once.
+    pub delivery: Delivery,
+    /// Threads that host tasks. Default: one per core.
+    pub executors: NonZeroUsize,
+    /// Tuples at which a batch is sent on. Default 256.
+    pub batch_rows: usize,
+    /// Roots that a spout emits in one go. Default 64: with what they split into, they stay in the first-level cache.
+    pub spout_batch: usize,
+    /// Live trees per spout task; at the cap the spout waits. Default 16,384.
+    pub max_pending: usize,
+    /// A tree that has made no progress for so long is failed and replayed. Default 30 s.
+    pub tree_timeout: Duration,
+    /// Time between commits. Default 100 ms.
+    pub commit_interval: Duration,
+    /// How long a batch for another executor may wait to become full. Default 1 ms.
+    pub flush_interval: Duration,
+    /// A call that lasts longer is taken for hung: the generation ends without its thread. Default 60 s.
+    pub hang_timeout: Duration,
+    /// How long a stop waits for open trees, outputs and the last commit. Default 30 s.
+    pub drain_timeout: Duration,
+    /// First pause before a generation is started again; it doubles up to 30 s until a commit succeeds. Default 500 ms.
+    pub restart_backoff: Duration,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            delivery: Delivery::default(),
+            executors: available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            batch_rows: 256,
+            spout_batch: 64,
+            max_pending: 16_384,
+            tree_timeout: Duration::from_secs(30),
+            commit_interval: Duration::from_millis(100),
+            flush_interval: Duration::from_millis(1),
+            hang_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(30),
+            restart_backoff: Duration::from_millis(500),
+        }
+    }
+}
