@@ -199,17 +199,15 @@ fn tell(session: &Session<'_>, report: &Report) -> Outcome {
     if session.global.json {
         return output::json(report);
     }
-    let mut head = format!("input {} records", grouped(report.input_records));
-    for (n, what) in [(report.dead_letters, "more are dead letters"), (report.unreadable_input, "of them hold no text")]
-    {
-        if n > 0 {
-            head.push_str(&format!(", {} {what}", grouped(n)));
-        }
-    }
-    head.push_str(&format!("; output {} records", grouped(report.output_records)));
-    if report.malformed_output > 0 {
-        head.push_str(&format!(", {} of them no count of a word", grouped(report.malformed_output)));
-    }
+    let part = |n: u64, what: &str| if n > 0 { format!(", {} {what}", grouped(n)) } else { String::new() };
+    let head = format!(
+        "input {} records{}{}; output {} records{}",
+        grouped(report.input_records),
+        part(report.dead_letters, "more are dead letters"),
+        part(report.unreadable_input, "of them hold no text"),
+        grouped(report.output_records),
+        part(report.malformed_output, "of them no count of a word"),
+    );
     output::data(&format!("{head}\n{}", report.verdict))
 }
 

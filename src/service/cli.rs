@@ -76,7 +76,6 @@ pub enum Color {
 
 /// The commands.
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one value in a process")]
 pub enum Command {
     /// Check the configuration, say every mistake, and stop
     Validate(Pipeline),

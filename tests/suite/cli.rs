@@ -58,8 +58,8 @@ fn every_mistake_is_said_at_once_on_stderr_with_code_78() {
          engine.executers (flag --set engine.executers): unknown key; did you mean engine.executors?\n  \
          kafka.brokers: is not set: name a broker, as in --brokers localhost:9092\n  \
          source.topics: is not set: name what to read, as in --input lines\n  \
-         delivery (flag --delivery): exactly-once comes in a later release: at-least-once loses nothing and counts what \
-         it repeats\n  \
+         delivery (flag --delivery): delivery \"exactly-once\" is not in this release; use \"at-least-once\", which counts \
+         every repeat\n  \
          sink.topic (flag --output): \"a b\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, underscore and \
          hyphen\n  \
          source.dead_letter_topic: \"a b-dead-letters\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, \
@@ -87,8 +87,8 @@ fn bad_settings_end_with_78_and_a_sentence() {
         (&["--set", "nothing"], "--set: \"nothing\" has no =: write NAME=VALUE"),
         (&["--brokers", "localhost:http"], "\"localhost:http\" is no address of a broker"),
         (&["--http", "9464"], "http.listen (flag --http): \"9464\" is no address: write IP:PORT"),
-        (&["--delivery", "exactly-once"], "exactly-once comes in a later release"),
-        (&["--delivery", "twice"], "\"twice\" is not one of at-least-once, at-most-once"),
+        (&["--delivery", "exactly-once"], "is not in this release"),
+        (&["--delivery", "twice"], "unknown delivery \"twice\""),
     ] {
         let mut output = validate(more);
         if more.first() == Some(&"--brokers") {

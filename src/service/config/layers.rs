@@ -90,10 +90,8 @@ impl Layers {
                         self.set(&format!("{name}.{field}"), Given::Toml(value), origin);
                     }
                 }
-                _ if is_section => {
-                    self.problem(&name, origin, format!("is a section: write [{name}] and its fields below"));
-                }
-                value => self.set(&name, Given::Toml(value), origin),
+                value if !is_section => self.set(&name, Given::Toml(value), origin),
+                _ => self.problem(&name, origin, format!("is a section: write [{name}] and its fields below")),
             }
         }
     }

@@ -16,8 +16,9 @@ section! { "",
         /// Which topology to run.
         topology: String = "\"word-count\"", Any;
         /// What happens to records when something fails. `at-least-once`: nothing is lost, what is repeated is counted.
-        /// `at-most-once`: nothing is repeated, what was in flight is lost. `exactly-once` comes in a later release.
-        delivery: String = "\"at-least-once\"", OneOf(&["at-least-once", "at-most-once", "exactly-once"]);
+        /// `at-most-once`: nothing is repeated, what was in flight is lost. `no-guarantee`: records may be lost and
+        /// repeated, for measurements. `exactly-once` comes in a later release.
+        delivery: String = "\"at-least-once\"", Any;
         /// Options of the topology itself, which its page explains: of `word-count`, for example, `count_tasks`.
         topology_options: BTreeMap<String, String> = "{}", Any;
     }
@@ -93,8 +94,8 @@ section! { "engine",
     Engine {
         /// Threads that execute tasks. 0: one per core.
         executors: u64 = "0", Range(0, 1024);
-        /// Records of one spout whose trees may be open at a time. More hides more latency and costs memory.
-        max_pending_records: u64 = "20000", Range(1, 100_000_000);
+        /// Records of one spout task whose trees may be open at a time. More hides more latency and costs memory.
+        max_pending_records: u64 = "16384", Range(1, 16_777_216);
         /// Bytes of such records. The limit that is reached first counts.
         max_pending_bytes: u64 = "16777216", Range(1024, 1_099_511_627_776);
         /// Time without any progress after which a tree has failed, in milliseconds. Longer than the slowest tuple.
@@ -108,7 +109,12 @@ section! { "engine",
         /// Longest time that a stop waits for what is in flight, in milliseconds. A second signal does not wait.
         drain_timeout_ms: u64 = "30000", Range(0, HOUR_MS);
         /// Tuples in one batch. A batch should fit the first-level cache.
-        batch_rows: u64 = "1024", Range(1, 65_536);
+        batch_rows: u64 = "256", Range(1, 65_536);
+        /// Records that a spout emits in one go. With what they split into they should fit the first-level cache.
+        spout_batch: u64 = "64", Range(1, 65_536);
+        /// First pause before the engine starts again after an error, in milliseconds; it doubles up to 30 s until a
+        /// commit succeeds.
+        restart_backoff_ms: u64 = "500", Range(1, HOUR_MS);
     }
 }
 

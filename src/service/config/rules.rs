@@ -5,6 +5,7 @@ use super::{
     problem::Problem,
     raw::Raw,
 };
+use crate::topology::Delivery;
 
 /// The consumer group: the one that is set, or one for this topology and output. So a new output starts from the
 /// beginning, and two topologies never share offsets by accident.
@@ -57,14 +58,15 @@ pub(super) fn brokers(raw: &Raw, found: &mut Vec<Problem>) {
 /// Settings that deny each other.
 pub(super) fn contradictions(raw: &Raw, layers: &Layers, found: &mut Vec<Problem>) {
     let set = |path| *layers.origin(path) != Origin::Default;
-    if raw.delivery == "exactly-once" {
-        let message = "exactly-once comes in a later release: at-least-once loses nothing and counts what it repeats";
-        found.push(Problem::new("delivery", message));
-    }
-    if raw.delivery == "at-most-once" && set("source.max_retries") && raw.source.max_retries > 0 {
-        let message =
-            "contradicts delivery = \"at-most-once\", which never emits a record twice: remove one of the two";
-        found.push(Problem::new("source.max_retries", message));
+    match raw.delivery.parse::<Delivery>() {
+        Ok(delivery) if !delivery.is_tracked() && set("source.max_retries") && raw.source.max_retries > 0 => {
+            let message = format!(
+                "contradicts delivery = \"{delivery}\", which never emits a record twice: remove one of the two"
+            );
+            found.push(Problem::new("source.max_retries", message));
+        }
+        Ok(_) => {}
+        Err(message) => found.push(Problem::new("delivery", message)),
     }
     if !raw.source.json_pointer.is_empty() && raw.source.format != "json" {
         let message = "has no meaning for text: set source.format = \"json\", or remove the pointer";

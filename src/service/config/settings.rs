@@ -3,15 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, time::Duration};
 
 use super::secrets::Secret;
-
-/// What happens to records when something fails.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Delivery {
-    /// Nothing is lost; what is repeated is counted.
-    AtLeastOnce,
-    /// Nothing is repeated; what was in flight is lost.
-    AtMostOnce,
-}
+use crate::topology::Delivery;
 
 /// What a record's value is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,7 +111,7 @@ pub struct SourceSettings {
     pub empty: Policy,
     /// Where to start without an offset.
     pub start: Start,
-    /// Retries before the dead-letter topic; 0 under at-most-once.
+    /// Retries before the dead-letter topic; 0 if trees are not tracked.
     pub max_retries: u32,
     /// Before the first retry.
     pub retry_backoff: Duration,
@@ -159,6 +151,10 @@ pub struct EngineSettings {
     pub drain_timeout: Duration,
     /// Tuples in a batch.
     pub batch_rows: usize,
+    /// Records that a spout emits in one go.
+    pub spout_batch: usize,
+    /// First pause before a generation is started again.
+    pub restart_backoff: Duration,
 }
 
 /// How messages are written.

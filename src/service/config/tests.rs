@@ -95,7 +95,7 @@ fn all_mistakes_come_at_once_with_their_paths() {
             "engine.batch_rows: must be a whole number, not \"many\" (a string)",
             "topolgy: unknown key; did you mean topology?",
             "engine.executors: -1 is out of range: at least 0, at most 1024",
-            "delivery: exactly-once comes in a later release: at-least-once loses nothing and counts what it repeats",
+            "delivery: delivery \"exactly-once\" is not in this release; use \"at-least-once\", which counts every repeat",
             "sink.topic: \"a b\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, underscore and hyphen",
             "source.dead_letter_topic: \"a b-dead-letters\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, \
              underscore and hyphen",

@@ -11,10 +11,11 @@ use super::{
     rules,
     schema::{Field, Rule},
     settings::{
-        ClientSettings, Delivery, Emit, EngineSettings, Format, LogSettings, Policy, Settings, SinkSettings,
-        SourceSettings, Start,
+        ClientSettings, Emit, EngineSettings, Format, LogSettings, Policy, Settings, SinkSettings, SourceSettings,
+        Start,
     },
 };
+use crate::topology::Delivery;
 
 /// Looks an environment variable up, for secrets that stand there.
 pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -91,14 +92,12 @@ fn attributed(problems: Vec<Problem>, layers: &Layers) -> Problems {
 }
 
 fn listen_address(raw: &Raw, found: &mut Vec<Problem>) -> Option<SocketAddr> {
-    match raw.http.listen.parse() {
-        Ok(address) => raw.http.enabled.then_some(address),
-        Err(_) => {
-            let message = format!("\"{}\" is no address: write IP:PORT, as in 127.0.0.1:9464", raw.http.listen);
-            found.push(Problem::new("http.listen", message));
-            None
-        }
+    if let Ok(address) = raw.http.listen.parse() {
+        return raw.http.enabled.then_some(address);
     }
+    let message = format!("\"{}\" is no address: write IP:PORT, as in 127.0.0.1:9464", raw.http.listen);
+    found.push(Problem::new("http.listen", message));
+    None
 }
 
 fn client_settings(raw: &Raw, layers: &Layers, env: Env<'_>, found: &mut Vec<Problem>) -> ClientSettings {
@@ -122,10 +121,7 @@ fn size(n: u64) -> usize {
 }
 
 fn settings(raw: &Raw, kafka: ClientSettings, http: Option<SocketAddr>) -> Settings {
-    let delivery = match raw.delivery.as_str() {
-        "at-most-once" => Delivery::AtMostOnce,
-        _ => Delivery::AtLeastOnce,
-    };
+    let delivery: Delivery = raw.delivery.parse().unwrap_or_default();
     let emit = if raw.sink.emit == "every" { Emit::Every } else { Emit::LatestPerKey };
     Settings {
         topology: raw.topology.clone(),
@@ -146,7 +142,7 @@ fn settings(raw: &Raw, kafka: ClientSettings, http: Option<SocketAddr>) -> Setti
 
 fn source(raw: &Source, dead_letter_topic: String, delivery: Delivery) -> SourceSettings {
     let policy = |word: &str| if word == "dead-letter" { Policy::DeadLetter } else { Policy::Pass };
-    let retries = if delivery == Delivery::AtMostOnce { 0 } else { raw.max_retries };
+    let retries = if delivery.is_tracked() { raw.max_retries } else { 0 };
     SourceSettings {
         topics: raw.topics.clone(),
         format: match raw.format.as_str() {
@@ -174,5 +170,7 @@ fn engine(raw: &Engine) -> EngineSettings {
         hang_timeout: millis(raw.hang_timeout_ms),
         drain_timeout: millis(raw.drain_timeout_ms),
         batch_rows: size(raw.batch_rows),
+        spout_batch: size(raw.spout_batch),
+        restart_backoff: millis(raw.restart_backoff_ms),
     }
 }

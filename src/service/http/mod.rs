@@ -68,6 +68,7 @@ impl HttpServer {
     }
 
     /// Where it listens.
+    #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
