@@ -55,7 +55,7 @@ pub(crate) struct Sender<'a> {
     batch: ProduceBatch,
     line: Vec<u8>,
     sent: Sent,
-    first_failure: Option<String>,
+    first_failure: Option<(DeliveryFailure, String)>,
 }
 
 impl<'a> Sender<'a> {
@@ -145,7 +145,7 @@ impl<'a> Sender<'a> {
                         return Err(Failure::new(Cause::Unavailable, failed.message));
                     }
                     self.sent.failed += 1;
-                    self.first_failure.get_or_insert(failed.message);
+                    self.first_failure.get_or_insert((failed.reason, failed.message));
                 }
                 DeliveryReport::Trouble(trouble) => tracing::warn!("{}", trouble.message),
                 DeliveryReport::Recovered => tracing::info!("brokers answer again"),
@@ -161,12 +161,13 @@ impl<'a> Sender<'a> {
         closed?;
         match self.first_failure {
             None => Ok(self.sent),
-            Some(first) => {
+            Some((reason, first)) => {
+                let cause = if reason == DeliveryFailure::TooLarge { Cause::Data } else { Cause::Unavailable };
                 let message = format!(
                     "{} of {} lines were not delivered to {}; the first: {first}",
                     self.sent.failed, self.sent.lines, self.target.topic
                 );
-                Err(Failure::new(Cause::Unavailable, message))
+                Err(Failure::new(cause, message))
             }
         }
     }

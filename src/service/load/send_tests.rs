@@ -90,7 +90,7 @@ fn lines_that_were_not_delivered_are_a_failure_with_the_first_reason() {
     let mut client = client(&clock, 10);
     client.too_large = 2;
     let failure = Sender::new(&mut client, &target, &clock).send(&mut input(5), 0, &mut |_| {}).unwrap_err();
-    assert_eq!(failure.cause, Cause::Unavailable);
+    assert_eq!(failure.cause, Cause::Data);
     assert_eq!(
         failure.error.unwrap().to_string(),
         "2 of 5 lines were not delivered to lines; the first: a record of 9 bytes is too large"
