@@ -89,7 +89,7 @@ pub trait AckingBolt: Send {
     ///
     /// # Errors
     /// Fails the input and discards what this call emitted, acked, failed and held.
-    fn execute(&mut self, input: Input<'_>, out: &mut Output) -> ComponentResult<Handled>;
+    fn execute<'a>(&mut self, input: Input<'a>, out: &mut Output) -> ComponentResult<Handled<'a>>;
 
     /// See [`Bolt::tick`]; may ack and fail what is held, and emit anchored to it.
     ///

@@ -29,6 +29,24 @@ impl Grouping {
     /// Most fields that a key can be made of.
     pub const MAX_KEY_FIELDS: usize = 8;
 
+    /// Equal values of these fields go to the same task (Storm's `fieldsGrouping`).
+    #[must_use]
+    pub fn fields<S: Into<String>>(fields: impl IntoIterator<Item = S>) -> Self {
+        Self::Fields(fields.into_iter().map(Into::into).collect())
+    }
+
+    /// Equal values of these fields go to one of two tasks (Storm's `partialKeyGrouping`).
+    #[must_use]
+    pub fn partial_key<S: Into<String>>(fields: impl IntoIterator<Item = S>) -> Self {
+        Self::PartialKey(fields.into_iter().map(Into::into).collect())
+    }
+
+    /// As `rule` says (Storm's `customGrouping`).
+    #[must_use]
+    pub fn custom(rule: impl CustomGrouping + 'static) -> Self {
+        Self::Custom(Arc::new(rule))
+    }
+
     /// The grouping's name, as `graph` shows it.
     #[must_use]
     pub const fn name(&self) -> &'static str {

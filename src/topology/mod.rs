@@ -6,7 +6,8 @@
 //! Files in reading order: `spout`, `bolt`, `sink` (the three kinds of component, each with a numbered contract),
 //! `context` (what a task is told), `grouping` (which task gets a tuple), `output` (what a component emits into),
 //! `execution` (one call, from its input to its ack), `held` (inputs that a bolt keeps), `lane` (batches in the making),
-//! `trees` (live trees and their spouts).
+//! `trees` (live trees and their spouts), `builder` (a topology as it is declared), `build_error`, `validate` and `depth`
+//! (what is wrong with it), `plan` (a topology that was checked), `graph` (a plan drawn).
 //!
 //! Invariants:
 //! 1. What a call has emitted is sent only after the call has succeeded.
@@ -15,10 +16,14 @@
 
 mod batch_output;
 mod bolt;
+mod build_error;
+mod builder;
 mod context;
 mod delivery;
+mod depth;
 mod error;
 mod execution;
+mod graph;
 mod grouping;
 mod held;
 mod lane;
@@ -27,15 +32,21 @@ mod plan;
 mod sending;
 mod sink;
 mod spout;
+#[cfg(test)]
+mod tests;
 mod trees;
+mod validate;
 mod waker;
 
 pub use batch_output::BatchOutput;
 pub use bolt::{AckingBolt, Bolt};
+pub use build_error::{BuildError, BuildErrors, ReadOf};
+pub use builder::{DEFAULT_STREAM, Declaration, TopologyBuilder, declared};
 pub use context::{OutStream, StreamInfo, TaskContext};
 pub use delivery::Delivery;
 pub use error::{ComponentError, ComponentResult};
 pub(crate) use execution::TreeFailure;
+pub use graph::Format;
 pub use grouping::{CustomGrouping, Grouping};
 pub(crate) use grouping::Router;
 pub use held::{Handled, Held, Input};

@@ -1,0 +1,3 @@
+//! Tests of the folder as a whole, by subject.
+
+mod build;
