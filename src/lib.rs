@@ -6,5 +6,6 @@ pub mod kafka;
 pub mod metrics;
 pub mod runtime;
 pub mod service;
+pub mod topologies;
 pub mod topology;
 pub mod tuple;

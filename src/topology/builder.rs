@@ -115,7 +115,7 @@ impl TopologyBuilder {
         T: Spout + 'static,
         F: Fn() -> T + Send + Sync + 'static,
     {
-        self.declare(name.into(), Factory::Spout(Arc::new(move || Box::new(factory()))))
+        self.declare(name.into(), Factory::spout(factory))
     }
 
     /// Declares a bolt with one task whose inputs are acked when `execute` returns `Ok` (Storm's `IBasicBolt`).
@@ -124,7 +124,7 @@ impl TopologyBuilder {
         T: Bolt + 'static,
         F: Fn() -> T + Send + Sync + 'static,
     {
-        self.declare(name.into(), Factory::Bolt(Arc::new(move || Box::new(factory()))))
+        self.declare(name.into(), Factory::bolt(factory))
     }
 
     /// Declares a bolt with one task that acks, fails or holds its inputs itself (Storm's `IRichBolt`).
@@ -133,7 +133,7 @@ impl TopologyBuilder {
         T: AckingBolt + 'static,
         F: Fn() -> T + Send + Sync + 'static,
     {
-        self.declare(name.into(), Factory::AckingBolt(Arc::new(move || Box::new(factory()))))
+        self.declare(name.into(), Factory::acking_bolt(factory))
     }
 
     /// Declares a sink with one task.
@@ -142,11 +142,12 @@ impl TopologyBuilder {
         T: Sink + 'static,
         F: Fn() -> T + Send + Sync + 'static,
     {
-        self.declare(name.into(), Factory::Sink(Arc::new(move || Box::new(factory()))))
+        self.declare(name.into(), Factory::sink(factory))
     }
 
-    /// Declares a component whose factory is at hand already, as a registry or a test kit has it.
-    pub fn component(&mut self, name: impl Into<String>, factory: Factory) -> Declaration<'_, BoltKind> {
+    /// Declares a component whose factory is at hand already, as a registry or a test kit has it. `K` is the kind that
+    /// the factory makes.
+    pub fn component<K>(&mut self, name: impl Into<String>, factory: Factory) -> Declaration<'_, K> {
         self.declare(name.into(), factory)
     }
 

@@ -22,6 +22,26 @@ pub enum Factory {
 }
 
 impl Factory {
+    /// Of a spout.
+    pub fn spout<T: Spout + 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self::Spout(Arc::new(move || Box::new(make())))
+    }
+
+    /// Of a bolt.
+    pub fn bolt<T: Bolt + 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self::Bolt(Arc::new(move || Box::new(make())))
+    }
+
+    /// Of an acking bolt.
+    pub fn acking_bolt<T: AckingBolt + 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self::AckingBolt(Arc::new(move || Box::new(make())))
+    }
+
+    /// Of a sink.
+    pub fn sink<T: Sink + 'static>(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self::Sink(Arc::new(move || Box::new(make())))
+    }
+
     /// `spout`, `bolt` or `sink`.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

@@ -87,6 +87,8 @@ fn misuses(component: &Declared) -> Vec<&'static str> {
     };
     let (reads, emits) = (!component.reads.is_empty(), !component.streams.is_empty());
     let (ticks, stateful) = (component.tick.is_some(), component.stateful);
+    let is_sink = matches!(component.factory, Factory::Sink(_));
+    check(component.lineage && !is_sink, "writes lineages: only sinks do. Remove .writes_lineage");
     match component.factory {
         Factory::Spout(_) => {
             check(reads, "reads: a spout is a beginning. Remove .reads, or make it a bolt");

@@ -1,6 +1,6 @@
 //! What `build` refuses, and what it makes of a sound topology.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use insta::assert_snapshot;
 
@@ -9,6 +9,7 @@ use crate::{
     topology::{
         AckingBolt, Bolt, ComponentResult, Factory, Failure, Format, Grouping, Handled, InFlight, Input,
         MessageId, Next, Output, Plan, Sink, Spout, SpoutOutput, TopologyBuilder,
+        declared::BoltKind,
     },
     tuple::{TaskId, Tuple},
 };
@@ -181,10 +182,9 @@ fn a_cycle_is_named_the_way_round() {
 #[test]
 fn a_component_from_a_factory_cannot_do_what_its_kind_cannot() {
     let mut t = TopologyBuilder::new("t");
-    let spout = Factory::Spout(Arc::new(|| Box::new(Nothing)));
-    let sink = Factory::Sink(Arc::new(|| Box::new(Nothing)));
-    t.component("in", spout).fields(["x"]).reads("in", Grouping::Shuffle).stateful();
-    t.component("out", sink).reads("in", Grouping::Shuffle).fields(["x"]).tick_every(Duration::from_secs(1));
+    let (spout, sink) = (Factory::spout(|| Nothing), Factory::sink(|| Nothing));
+    t.component::<BoltKind>("in", spout).fields(["x"]).reads("in", Grouping::Shuffle).stateful();
+    t.component::<BoltKind>("out", sink).reads("in", Grouping::Shuffle).fields(["x"]).tick_every(Duration::from_secs(1));
     assert_snapshot!(errors(&t), @r#"
     topology "t" has 5 mistakes:
       - spout "in" reads: a spout is a beginning. Remove .reads, or make it a bolt

@@ -1,0 +1,156 @@
+//! Counts by text, in memory: a table over one arena that takes the hash which came with the tuple.
+
+use hashbrown::HashTable;
+
+use crate::tuple::KeyHash;
+
+/// How often each text occurred. A known text costs no allocation.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Indexes into `entries`.
+    table: HashTable<u32>,
+    entries: Vec<Entry>,
+    /// The texts, one after the other.
+    texts: String,
+    /// Entries that changed since [`Counts::drain_changed`], each once.
+    changed: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    count: u64,
+    start: u32,
+    len: u32,
+    hash: u32,
+    changed: bool,
+}
+
+/// A table of counts cannot take another text: there are 4 GiB of them.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("one task counts more than 4 GiB of different words: give the topology more count_tasks")]
+pub struct CountsFull;
+
+impl Counts {
+    /// Counts one more `text`, whose hash is `key`, and tells its count.
+    ///
+    /// # Errors
+    /// [`CountsFull`] if a new text has no place; nothing has changed then.
+    #[inline]
+    pub fn add(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
+        let Self { table, entries, texts, .. } = self;
+        let is_it = |&at: &u32| {
+            entries.get(at as usize).is_some_and(|e| e.hash == key.0 && e.text(texts) == text.as_bytes())
+        };
+        match table.find(spread(key.0), is_it).copied() {
+            Some(at) => self.count(at),
+            None => self.insert(key, text),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, at: u32) -> Result<u64, CountsFull> {
+        let Some(entry) = self.entries.get_mut(at as usize) else { return Err(CountsFull) };
+        entry.count += 1;
+        if !entry.changed {
+            entry.changed = true;
+            self.changed.push(at);
+        }
+        Ok(entry.count)
+    }
+
+    #[cold]
+    fn insert(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
+        let small = |n: usize| u32::try_from(n).map_err(|_| CountsFull);
+        let (at, start, len) =
+            (small(self.entries.len())?, small(self.texts.len())?, small(text.len())?);
+        start.checked_add(len).ok_or(CountsFull)?;
+        self.texts.push_str(text);
+        self.entries.push(Entry { count: 0, start, len, hash: key.0, changed: false });
+        let entries = &self.entries;
+        let hash_of = |at: &u32| entries.get(*at as usize).map_or(0, |e| spread(e.hash));
+        self.table.insert_unique(spread(key.0), at, hash_of);
+        self.count(at)
+    }
+
+    /// Tells each text that changed since the last call, once, with its count: in the order of first change.
+    pub fn drain_changed(&mut self, mut tell: impl FnMut(&str, u64)) {
+        for at in self.changed.drain(..) {
+            if let Some(entry) = self.entries.get_mut(at as usize) {
+                entry.changed = false;
+                let (start, len) = (entry.start as usize, entry.len as usize);
+                tell(self.texts.get(start..start + len).unwrap_or_default(), entry.count);
+            }
+        }
+    }
+
+    /// Number of different texts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn text<'t>(&self, texts: &'t str) -> &'t [u8] {
+        let (start, len) = (self.start as usize, self.len as usize);
+        texts.as_bytes().get(start..start + len).unwrap_or_default()
+    }
+}
+
+/// 32 bits of hash over 64: the table takes its place from the low ones and its tag from the top seven. The low bits
+/// of the hash itself are alike within a task, for they name the key group.
+#[inline]
+const fn spread(hash: u32) -> u64 {
+    let wide = (hash as u64 | 1 << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    wide ^ (wide >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_one_hash_are_told_apart() {
+        let mut counts = Counts::default();
+        let key = KeyHash(7);
+        assert_eq!(counts.add(key, "a"), Ok(1));
+        assert_eq!(counts.add(key, "b"), Ok(1));
+        assert_eq!(counts.add(key, ""), Ok(1));
+        assert_eq!(counts.add(key, "a"), Ok(2));
+        assert_eq!(counts.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn it_counts_as_a_map_does(steps in prop::collection::vec(prop::option::weighted(0.95, "[ab]{0,3}|ünï"), 0..200)) {
+            let (mut counts, mut naive, mut changed) = (Counts::default(), BTreeMap::new(), BTreeMap::new());
+            for step in &steps {
+                if let Some(word) = step {
+                    let n = naive.entry(word.as_str()).or_insert(0_u64);
+                    *n += 1;
+                    changed.insert(word.as_str(), *n);
+                    let key = KeyHash(u32::try_from(word.len()).unwrap());
+                    prop_assert_eq!(counts.add(key, word), Ok(*n));
+                } else {
+                    let mut told = Vec::new();
+                    counts.drain_changed(|word, n| told.push((word.to_owned(), n)));
+                    prop_assert_eq!(told.len(), changed.len(), "each once");
+                    prop_assert!(told.iter().all(|(word, n)| changed.get(word.as_str()) == Some(n)));
+                    changed.clear();
+                }
+            }
+            prop_assert_eq!(counts.len(), naive.len());
+        }
+    }
+}
