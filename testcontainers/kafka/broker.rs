@@ -126,12 +126,12 @@ impl Broker {
     fn find() -> Result<Self, String> {
         if let Some(bootstrap) = env::var_os("KAFKA_BOOTSTRAP").filter(|value| !value.is_empty()) {
             let broker = Self::at(bootstrap.to_string_lossy().into_owned(), Origin::Given);
-            return broker.answers().then_some(broker).ok_or_else(|| {
-                format!("nothing answers at KAFKA_BOOTSTRAP={}", bootstrap.display())
-            });
+            return broker
+                .answers()
+                .then_some(broker)
+                .ok_or_else(|| format!("nothing answers at KAFKA_BOOTSTRAP={}", bootstrap.display()));
         }
-        Self::in_docker()
-            .or_else(|docker| Self::from_jars().map_err(|jars| format!("{docker}; {jars}")))
+        Self::in_docker().or_else(|docker| Self::from_jars().map_err(|jars| format!("{docker}; {jars}")))
     }
 
     fn in_docker() -> Result<Self, String> {
@@ -143,14 +143,8 @@ impl Broker {
         [
             ("PROCESS_ROLES", "broker,controller"),
             ("NODE_ID", "1"),
-            (
-                "LISTENERS",
-                &format!("PLAINTEXT://:{port},CONTROLLER://localhost:19093"),
-            ),
-            (
-                "ADVERTISED_LISTENERS",
-                &format!("PLAINTEXT://127.0.0.1:{port}"),
-            ),
+            ("LISTENERS", &format!("PLAINTEXT://:{port},CONTROLLER://localhost:19093")),
+            ("ADVERTISED_LISTENERS", &format!("PLAINTEXT://127.0.0.1:{port}")),
             ("CONTROLLER_LISTENER_NAMES", "CONTROLLER"),
             ("CONTROLLER_QUORUM_VOTERS", "1@localhost:19093"),
             ("OFFSETS_TOPIC_REPLICATION_FACTOR", "1"),
@@ -163,16 +157,9 @@ impl Broker {
             ("AUTO_CREATE_TOPICS_ENABLE", "false"),
         ]
         .into_iter()
-        .fold(image, |image, (name, value)| {
-            image.with_env_var(format!("KAFKA_{name}"), value)
-        })
+        .fold(image, |image, (name, value)| image.with_env_var(format!("KAFKA_{name}"), value))
         .start()
-        .map(|container| {
-            Self::at(
-                format!("127.0.0.1:{port}"),
-                Origin::Docker(Box::new(container)),
-            )
-        })
+        .map(|container| Self::at(format!("127.0.0.1:{port}"), Origin::Docker(Box::new(container))))
         .map_err(|error| format!("Docker: {error}"))
     }
 
@@ -184,22 +171,13 @@ impl Broker {
             Ok(Self::at(bootstrap, Origin::Jars))
         } else {
             // Its last line is the sentence, what stands above are details.
-            let reason = output
-                .stderr
-                .lines()
-                .map_while(Result::ok)
-                .last()
-                .unwrap_or_default();
+            let reason = output.stderr.lines().map_while(Result::ok).last().unwrap_or_default();
             Err(reason)
         }
     }
 
     fn at(bootstrap: String, origin: Origin) -> Self {
-        Self {
-            bootstrap,
-            origin,
-            running: true,
-        }
+        Self { bootstrap, origin, running: true }
     }
 
     fn describe(&self) -> String {
@@ -217,9 +195,7 @@ impl Broker {
     }
 
     fn port(&self) -> &str {
-        self.bootstrap
-            .rsplit_once(':')
-            .map_or("", |(_host, port)| port)
+        self.bootstrap.rsplit_once(':').map_or("", |(_host, port)| port)
     }
 
     /// Ends the broker gracefully; its data stays.
@@ -252,9 +228,7 @@ impl Broker {
 
     fn answers(&self) -> bool {
         let client = self.consumer(Isolation::ReadCommitted);
-        client
-            .fetch_metadata(None, Duration::from_secs(10))
-            .is_ok_and(|answer| !answer.brokers().is_empty())
+        client.fetch_metadata(None, Duration::from_secs(10)).is_ok_and(|answer| !answer.brokers().is_empty())
     }
 
     /// What one of Kafka's own console tools prints, e.g. `tool("kafka-topics", &["--list"])`.
@@ -268,12 +242,7 @@ impl Broker {
             // To its end, before the exit code is asked for.
             let (stdout, stderr) = (result.stdout_to_vec(), result.stderr_to_vec());
             let code = result.exit_code().expect("the tool's exit code");
-            assert_eq!(
-                code,
-                Some(0),
-                "{name}: {}",
-                text(&stderr.unwrap_or_default())
-            );
+            assert_eq!(code, Some(0), "{name}: {}", text(&stderr.unwrap_or_default()));
             return text(&stdout.expect("the tool's output"));
         }
         let output = Command::new(KAFKA_SH)
@@ -282,12 +251,7 @@ impl Broker {
             .env("KAFKA_BOOTSTRAP", &self.bootstrap)
             .output()
             .expect("kafka.sh runs");
-        assert!(
-            output.status.success(),
-            "{name}: {}{}",
-            text(&output.stdout),
-            text(&output.stderr)
-        );
+        assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
 
@@ -295,24 +259,18 @@ impl Broker {
     pub fn unique(&self, name: &str) -> String {
         static RUN: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        format!(
-            "{name}-{:x}-{}",
-            *RUN,
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        )
+        format!("{name}-{:x}-{}", *RUN, COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Makes a topic, e.g. `topic("counts", 4, &[("cleanup.policy", "compact")])`, and returns its unique name.
     pub fn topic(&self, name: &str, partitions: i32, config: &[(&str, &str)]) -> String {
         let name = self.unique(name);
-        let topic = config.iter().fold(
-            NewTopic::new(&name, partitions, TopicReplication::Fixed(1)),
-            |topic, (key, value)| topic.set(key, value),
-        );
+        let topic =
+            config.iter().fold(NewTopic::new(&name, partitions, TopicReplication::Fixed(1)), |topic, (key, value)| {
+                topic.set(key, value)
+            });
         let admin: AdminClient<_> = self.client().create().expect("an admin client");
-        let options = AdminOptions::new()
-            .operation_timeout(Some(PATIENCE))
-            .request_timeout(Some(PATIENCE));
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
         let results = tokio::runtime::Builder::new_current_thread()
             .build()
             .expect("a runtime")
@@ -322,9 +280,7 @@ impl Broker {
             result.unwrap_or_else(|(name, error)| panic!("topic {name}: {error}"));
         }
         // The answer comes before every client can see the topic.
-        eventually("the new topic has leaders", || {
-            self.partitions(&name).is_some_and(|n| n == partitions)
-        });
+        eventually("the new topic has leaders", || self.partitions(&name).is_some_and(|n| n == partitions));
         name
     }
 
@@ -350,54 +306,33 @@ impl Broker {
             .create_with_context(Refusals::default())
             .expect("a producer");
         for record in records.into_iter().map(Into::into) {
-            let headers =
-                record
-                    .headers
-                    .iter()
-                    .fold(OwnedHeaders::new(), |headers, (key, value)| {
-                        headers.insert(Header {
-                            key,
-                            value: value.as_deref(),
-                        })
-                    });
+            let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (key, value)| {
+                headers.insert(Header { key, value: value.as_deref() })
+            });
             let mut next = BaseRecord::<[u8], [u8]>::to(topic).headers(headers);
             next.key = record.key.as_deref();
             next.payload = record.value.as_deref();
             next.partition = record.partition;
             next.timestamp = record.timestamp;
             while let Err((error, refused)) = producer.send(next) {
-                assert_eq!(
-                    error.rdkafka_error_code(),
-                    Some(RDKafkaErrorCode::QueueFull),
-                    "{error}"
-                );
+                assert_eq!(error.rdkafka_error_code(), Some(RDKafkaErrorCode::QueueFull), "{error}");
                 producer.poll(Duration::from_millis(10));
                 next = refused;
             }
             producer.poll(Duration::ZERO);
         }
-        producer
-            .flush(PATIENCE)
-            .expect("all records are acknowledged");
-        let refusals = producer
-            .context()
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        producer.flush(PATIENCE).expect("all records are acknowledged");
+        let refusals = producer.context().0.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(refusals.is_empty(), "refused by the broker: {refusals:?}");
     }
 
     /// All records that a reader of this isolation sees now, in the order of offsets within each partition.
     pub fn read(&self, topic: &str, isolation: Isolation) -> Vec<Record> {
         let consumer = self.consumer(isolation);
-        let partitions = self
-            .partitions(topic)
-            .unwrap_or_else(|| panic!("no topic {topic}"));
+        let partitions = self.partitions(topic).unwrap_or_else(|| panic!("no topic {topic}"));
         let mut start = TopicPartitionList::new();
         for partition in 0..partitions {
-            start
-                .add_partition_offset(topic, partition, Offset::Beginning)
-                .expect("a valid offset");
+            start.add_partition_offset(topic, partition, Offset::Beginning).expect("a valid offset");
         }
         consumer.assign(&start).expect("an assignment");
 
@@ -405,10 +340,7 @@ impl Broker {
         let mut open: HashSet<i32> = (0..partitions).collect();
         let mut records = Vec::new();
         while !open.is_empty() {
-            assert!(
-                Instant::now() < deadline,
-                "the end of {topic}, partitions {open:?}, was not reached"
-            );
+            assert!(Instant::now() < deadline, "the end of {topic}, partitions {open:?}, was not reached");
             match consumer.poll(Duration::from_millis(100)) {
                 None => {}
                 Some(Ok(message)) => records.push(Record::from_message(&message)),
@@ -421,24 +353,12 @@ impl Broker {
 
     /// The offset that a group has committed, per partition.
     pub fn committed(&self, group: &str, topic: &str) -> Vec<Option<i64>> {
-        let consumer: BaseConsumer = self
-            .client()
-            .set("group.id", group)
-            .create()
-            .expect("a consumer");
+        let consumer: BaseConsumer = self.client().set("group.id", group).create().expect("a consumer");
         let mut wanted = TopicPartitionList::new();
-        let partitions = self
-            .partitions(topic)
-            .unwrap_or_else(|| panic!("no topic {topic}"));
+        let partitions = self.partitions(topic).unwrap_or_else(|| panic!("no topic {topic}"));
         wanted.add_partition_range(topic, 0, partitions - 1);
-        let found = consumer
-            .committed_offsets(wanted, PATIENCE)
-            .expect("the group's offsets");
-        found
-            .elements()
-            .iter()
-            .map(|element| element.offset().to_raw().filter(|raw| *raw >= 0))
-            .collect()
+        let found = consumer.committed_offsets(wanted, PATIENCE).expect("the group's offsets");
+        found.elements().iter().map(|element| element.offset().to_raw().filter(|raw| *raw >= 0)).collect()
     }
 
     /// A client's configuration that knows the address, for whatever a test wants to make of it.
@@ -486,9 +406,7 @@ impl Record {
         Self {
             key: message.key().map(<[u8]>::to_vec),
             value: message.payload().map(<[u8]>::to_vec),
-            headers: headers
-                .map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec)))
-                .collect(),
+            headers: headers.map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect(),
             partition: Some(message.partition()),
             timestamp: message.timestamp().to_millis(),
             offset: Some(message.offset()),
@@ -497,28 +415,19 @@ impl Record {
 
     /// Key and value as text, for assertions; null is "".
     pub fn text(&self) -> (String, String) {
-        (
-            text(self.key.as_deref().unwrap_or_default()),
-            text(self.value.as_deref().unwrap_or_default()),
-        )
+        (text(self.key.as_deref().unwrap_or_default()), text(self.value.as_deref().unwrap_or_default()))
     }
 }
 
 impl From<&str> for Record {
     fn from(value: &str) -> Self {
-        Self {
-            value: Some(value.into()),
-            ..Self::default()
-        }
+        Self { value: Some(value.into()), ..Self::default() }
     }
 }
 
 impl From<(&str, &str)> for Record {
     fn from((key, value): (&str, &str)) -> Self {
-        Self {
-            key: Some(key.into()),
-            ..Self::from(value)
-        }
+        Self { key: Some(key.into()), ..Self::from(value) }
     }
 }
 
@@ -533,10 +442,7 @@ impl ProducerContext for Refusals {
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
         if let Err((error, _)) = result {
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(error.clone());
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(error.clone());
         }
     }
 }
@@ -545,19 +451,13 @@ impl ProducerContext for Refusals {
 pub fn eventually(what: &str, mut happens: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !happens() {
-        assert!(
-            Instant::now() < deadline,
-            "did not happen within {PATIENCE:?}: {what}"
-        );
+        assert!(Instant::now() < deadline, "did not happen within {PATIENCE:?}: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
 
 fn kafka_sh(arguments: &[&str]) -> Output {
-    Command::new(KAFKA_SH)
-        .args(arguments)
-        .output()
-        .expect("kafka.sh runs")
+    Command::new(KAFKA_SH).args(arguments).output().expect("kafka.sh runs")
 }
 
 fn succeeded(what: &str, output: Output) {

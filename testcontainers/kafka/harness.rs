@@ -19,44 +19,26 @@ fn records_come_back_whole(broker: &Broker) {
     let sent = Record {
         key: Some(b"k".to_vec()),
         value: None,
-        headers: vec![
-            ("h".to_owned(), Some(b"1".to_vec())),
-            ("null".to_owned(), None),
-        ],
+        headers: vec![("h".to_owned(), Some(b"1".to_vec())), ("null".to_owned(), None)],
         partition: Some(1),
         timestamp: Some(1_700_000_000_000),
         offset: None,
     };
     broker.produce(&topic, [sent.clone()]);
-    assert_eq!(
-        broker.read(&topic, Isolation::ReadCommitted),
-        [Record {
-            offset: Some(0),
-            ..sent
-        }]
-    );
+    assert_eq!(broker.read(&topic, Isolation::ReadCommitted), [Record { offset: Some(0), ..sent }]);
 
-    broker.produce(
-        &topic,
-        (0..10_000).map(|n| Record::from(n.to_string().as_str())),
-    );
+    broker.produce(&topic, (0..10_000).map(|n| Record::from(n.to_string().as_str())));
     assert_eq!(broker.read(&topic, Isolation::ReadCommitted).len(), 10_001);
 }
 
 fn aborted_records_are_uncommitted(broker: &Broker) {
     let topic = broker.topic("isolation", 1, &[]);
-    let producer: BaseProducer = broker
-        .client()
-        .set("transactional.id", broker.unique("writer"))
-        .create()
-        .unwrap();
+    let producer: BaseProducer = broker.client().set("transactional.id", broker.unique("writer")).create().unwrap();
     let patience = std::time::Duration::from_secs(30);
     producer.init_transactions(patience).unwrap();
     for (value, commits) in [("kept", true), ("dropped", false)] {
         producer.begin_transaction().unwrap();
-        producer
-            .send(BaseRecord::<str, str>::to(&topic).payload(value))
-            .unwrap();
+        producer.send(BaseRecord::<str, str>::to(&topic).payload(value)).unwrap();
         producer.flush(patience).unwrap();
         if commits {
             producer.commit_transaction(patience).unwrap();
@@ -64,13 +46,7 @@ fn aborted_records_are_uncommitted(broker: &Broker) {
             producer.abort_transaction(patience).unwrap();
         }
     }
-    let values = |isolation| {
-        broker
-            .read(&topic, isolation)
-            .iter()
-            .map(|record| record.text().1)
-            .collect::<Vec<_>>()
-    };
+    let values = |isolation| broker.read(&topic, isolation).iter().map(|record| record.text().1).collect::<Vec<_>>();
     assert_eq!(values(Isolation::ReadCommitted), ["kept"]);
     assert_eq!(values(Isolation::ReadUncommitted), ["kept", "dropped"]);
 }
@@ -80,15 +56,7 @@ fn console_tools_answer(broker: &Broker) {
     broker.produce(&topic, [("storm", "1"), ("glass", "2")]);
     let printed = broker.tool(
         "kafka-console-consumer",
-        &[
-            "--topic",
-            &topic,
-            "--from-beginning",
-            "--max-messages",
-            "2",
-            "--formatter-property",
-            "print.key=true",
-        ],
+        &["--topic", &topic, "--from-beginning", "--max-messages", "2", "--formatter-property", "print.key=true"],
     );
     assert_eq!(printed, "storm\t1\nglass\t2\n");
     let described = broker.tool("kafka-topics", &["--describe", "--topic", &topic]);
@@ -97,15 +65,7 @@ fn console_tools_answer(broker: &Broker) {
     let group = broker.unique("group");
     broker.tool(
         "kafka-console-consumer",
-        &[
-            "--topic",
-            &topic,
-            "--from-beginning",
-            "--max-messages",
-            "2",
-            "--group",
-            &group,
-        ],
+        &["--topic", &topic, "--from-beginning", "--max-messages", "2", "--group", &group],
     );
     assert_eq!(broker.committed(&group, &topic), [Some(2)]);
 }
@@ -116,19 +76,12 @@ fn restart_keeps_records_and_offsets(broker: &mut Broker) {
     broker.produce(&topic, ["before"]);
     broker.restart();
     broker.produce(&topic, ["after"]);
-    let values: Vec<_> = broker
-        .read(&topic, Isolation::ReadCommitted)
-        .iter()
-        .map(|record| record.text().1)
-        .collect();
+    let values: Vec<_> = broker.read(&topic, Isolation::ReadCommitted).iter().map(|record| record.text().1).collect();
     assert_eq!(values, ["before", "after"]);
     assert_eq!(broker.bootstrap(), address);
 
     broker.stop();
-    assert!(
-        std::net::TcpStream::connect(&address).is_err(),
-        "stopped, yet something listens"
-    );
+    assert!(std::net::TcpStream::connect(&address).is_err(), "stopped, yet something listens");
     broker.start();
     assert_eq!(broker.read(&topic, Isolation::ReadCommitted).len(), 2);
 }

@@ -1,19 +1,9 @@
 //! The tests that need a broker. `cargo test --release --test kafka`; where there is no broker they are reported as
 //! *ignored* with the reason, or as failed if `REQUIRE_KAFKA=1`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that cannot go on has failed"
-)]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests against a real broker live in real time"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "tests against a real broker live in real time")]
 #![allow(clippy::print_stderr, reason = "the reason why tests are ignored")]
-#![allow(
-    unreachable_pub,
-    reason = "a test binary has no outside; `pub` marks what other test modules may use"
-)]
+#![allow(unreachable_pub, reason = "a test binary has no outside; `pub` marks what other test modules may use")]
 
 mod broker;
 mod harness;
