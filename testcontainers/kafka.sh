@@ -7,6 +7,7 @@
 #   kafka.sh stop [PORT|all] [--keep]     end it and remove its files; --keep: end it gracefully, leave the data
 #   kafka.sh status [PORT]                list the brokers; exit code 3 if there is none
 #   kafka.sh env [PORT]                   print the line that points the tests at it, for `eval`
+#   kafka.sh with COMMAND [ARG...]        run a command with a broker of its own, whose address it finds in KAFKA_BOOTSTRAP
 #   kafka.sh tool NAME [ARG...]           run one of Kafka's console tools, e.g. `tool kafka-topics --list`, against
 #                                         KAFKA_BOOTSTRAP (default 127.0.0.1:9092)
 #   kafka.sh fetch                        only fetch the jars
@@ -104,6 +105,7 @@ start() {
   if pid=$(pid_in "$dir/pid"); then die "a broker already runs on port $port (process $pid); see kafka.sh status."; fi
   if listens "$port"; then die "port $port is taken by another program; choose another one, or 0 for any."; fi
 
+  say "Starting Apache Kafka $version on 127.0.0.1:$port"
   mkdir -p "$state"
   ! mkdir "$dir" 2>/dev/null || fresh=yes
   echo $$ >"$dir/pid"
@@ -133,7 +135,6 @@ start() {
     sleep 0.1
   done
   trap - INT TERM
-  say "Apache Kafka $version answers on 127.0.0.1:$port (process $pid)."
   echo "127.0.0.1:$port"
 }
 
@@ -178,6 +179,18 @@ stop() {
   done
 }
 
+with() {
+  local address
+  [ $# -gt 0 ] || die "with what command? See kafka.sh help."
+  address=$(start 0 --watch $$)
+  dir=$state/${address##*:}
+  trap remove EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  # No exec: the broker ends with the command, not at the watch's next look.
+  KAFKA_BOOTSTRAP=$address "$@"
+}
+
 # The broker's guard: outlives whoever started the broker, even if that was killed with SIGKILL.
 watch() {
   dir=$state/$2
@@ -220,7 +233,7 @@ tool() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  start | stop | status | tool | fetch | watch) "$command" "$@" ;;
+  start | stop | status | with | tool | fetch | watch) "$command" "$@" ;;
   env) status "${1:-9092}" >/dev/null && echo "export KAFKA_BOOTSTRAP=127.0.0.1:${1:-9092}" ;;
   help) sed -n '2,/^set/ s/^# \{0,1\}//p' "$here/kafka.sh" ;;
   *) die "unknown command \"$command\"; see kafka.sh help." ;;

@@ -1,0 +1,61 @@
+# `make` alone lists the targets. Everything is built with the release profile, into a cache outside the checkout, so that
+# test, demo and benchmark share one build and a fresh clone finds its dependencies built.
+
+SHELL := bash
+CACHE := $(or $(STORMGLASS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/stormglass)
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+CARGO_FLAGS := --release --locked
+KAFKA := testcontainers/kafka.sh
+PORT := 9092
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench kafka-start kafka-stop
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## Count the words of 1,000,000 lines through Apache Kafka, audit the result, leave nothing behind
+	@cargo build $(CARGO_FLAGS) --bin stormglass
+	@$(KAFKA) with testcontainers/demo.sh "$(CARGO_TARGET_DIR)/release/stormglass"
+
+test: setup ## Run all tests; without a broker those that need one are ignored, or fail if REQUIRE_KAFKA=1
+	cargo test $(CARGO_FLAGS)
+
+check: setup ## Format, lints, documentation, licences
+	cargo fmt --check
+	cargo clippy $(CARGO_FLAGS) --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
+	@if command -v cargo-deny >/dev/null; then cargo deny --log-level warn check bans licenses sources; \
+	else echo "Skipped: cargo-deny is not installed, so licences and sources of the dependencies were not checked."; fi
+
+bench: setup ## Measure against Apache Kafka
+	$(KAFKA) with cargo bench --locked
+
+kafka-start: setup ## Start Apache Kafka on PORT (9092) for work by hand
+	@$(KAFKA) start $(PORT)
+
+kafka-stop: ## Stop it and remove its data
+	@$(KAFKA) stop $(PORT)
+
+# Needed for the build: the compiler of librdkafka and zstd, and what librdkafka links. Needed for Kafka: Java and Maven,
+# without which its tests are ignored, so that nobody is kept from running the others.
+setup: ## Install missing system packages (Debian, as root), or name them
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust with rustup." >&2; exit 1; }; \
+	build=(); kafka=(); \
+	command -v g++ >/dev/null || build+=(g++); \
+	command -v pkg-config >/dev/null || build+=(pkg-config); \
+	pkg-config --exists openssl 2>/dev/null || build+=(libssl-dev); \
+	pkg-config --exists zlib 2>/dev/null || build+=(zlib1g-dev); \
+	command -v java >/dev/null || kafka+=(default-jre-headless); \
+	command -v mvn >/dev/null || kafka+=(maven); \
+	missing=("$${build[@]}" "$${kafka[@]}"); \
+	[ $${#missing[@]} -gt 0 ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing $${missing[*]}"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends "$${missing[@]}" >/dev/null; \
+	elif [ $${#build[@]} -gt 0 ]; then \
+		echo "To build Stormglass, install $${missing[*]} (the names of Debian's packages)." >&2; exit 1; \
+	else \
+		echo "For Apache Kafka without Docker, install $${missing[*]} (the names of Debian's packages)." >&2; \
+	fi
