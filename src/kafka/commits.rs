@@ -7,15 +7,15 @@ use std::collections::VecDeque;
 
 use rdkafka::error::RDKafkaErrorCode;
 
-use super::client::{AssignmentEpoch, Commit, CommitOutcome, CommitToken, SourceEvent, TopicPartition};
+use super::{
+    client::{AssignmentEpoch, Commit, CommitOutcome, CommitToken, SourceEvent, TopicPartition},
+    native::PartitionResult,
+};
 
 /// Who knows which assignment of a partition is the current one.
 pub(super) trait Assignments {
     fn epoch_of(&self, partition: &TopicPartition) -> Option<AssignmentEpoch>;
 }
-
-/// An error of a partition's commit, if there is one.
-pub(super) type PartitionResult = (String, i32, Option<RDKafkaErrorCode>);
 
 /// The commits that have no answer yet.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::{
-    batch::RawRecord,
+    native::RawRecord,
     client::{AssignmentEpoch, NextOffset, Offset, SourceEvent, TopicPartition},
     record::RecordBlock,
 };

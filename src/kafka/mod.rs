@@ -7,7 +7,7 @@
 //! Files in reading order: `client` (the client ports), `record` (a block of records over one arena), `produce` (a
 //! batch of records to send), `options` (how to reach Kafka, and what may not be overridden).
 //!
-//! Over librdkafka, which only these files name: `batch` (its batch calls: the one file with `unsafe`), `rdkafka` (what
+//! Over librdkafka, which only these files name: `native` (its batch calls: the one place with `unsafe`), `rdkafka` (what
 //! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
 //! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `reader` (a whole topic, once), `admin`,
 //! `version`.
@@ -20,11 +20,11 @@
 //! 4. No message holds a secret.
 
 pub mod admin;
-mod batch;
 pub mod client;
 mod commits;
 mod intake;
 mod options;
+mod native;
 pub mod produce;
 mod rdkafka;
 mod rdkafka_sink;

@@ -14,7 +14,7 @@ use rdkafka::{
     client::Client,
     config::{NativeClientConfig, RDKafkaLogLevel},
     consumer::{BaseConsumer, Consumer, ConsumerContext},
-    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    error::{KafkaError, RDKafkaErrorCode},
     metadata::Metadata,
     types::RDKafkaRespErr,
 };
@@ -32,10 +32,10 @@ pub(super) enum Happening {
     Give(Vec<(String, i32)>),
     /// The group takes these partitions; `lost`: has taken them already.
     Take { partitions: Vec<(String, i32)>, lost: bool },
-    /// The answer to a commit: an error of the whole, and of each partition.
-    Commit(Option<RDKafkaErrorCode>, Vec<(String, i32, Option<RDKafkaErrorCode>)>),
     /// An error with librdkafka's text.
     Error(RDKafkaErrorCode, String),
+    /// A line went to the log: there may be more to hear behind it.
+    Logged,
 }
 
 /// Keeps what a consumer says until the code that serves its events looks: callbacks become values.
@@ -64,6 +64,7 @@ impl Context {
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log_line(level, facility, message);
+        self.happened(Happening::Logged);
     }
 
     fn stats_raw(&self, _: &[u8]) {}
@@ -90,16 +91,6 @@ impl ConsumerContext for Context {
         } else {
             Happening::Take { partitions, lost: consumer.assignment_lost() }
         });
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let whole = result.err().map(|error| code_of(&error));
-        let each = offsets
-            .elements()
-            .iter()
-            .map(|e| (e.topic().to_owned(), e.partition(), e.error().err().map(|error| code_of(&error))))
-            .collect();
-        self.happened(Happening::Commit(whole, each));
     }
 }
 
@@ -190,9 +181,12 @@ pub(super) fn kind_of(code: RDKafkaErrorCode) -> ErrorKind {
     use RDKafkaErrorCode as E;
     #[expect(clippy::wildcard_enum_match_arm, reason = "a few of librdkafka's 200 codes")]
     match code {
-        E::BrokerTransportFailure | E::AllBrokersDown | E::Resolve | E::BrokerNotAvailable => {
-            ErrorKind::Unavailable
-        }
+        // A bad message is what a server of another protocol sends.
+        E::BrokerTransportFailure
+        | E::AllBrokersDown
+        | E::Resolve
+        | E::BrokerNotAvailable
+        | E::BadMessage => ErrorKind::Unavailable,
         E::Authentication | E::SaslAuthenticationFailed | E::SSL => ErrorKind::Authentication,
         E::TopicAuthorizationFailed
         | E::GroupAuthorizationFailed
@@ -235,7 +229,7 @@ pub(super) fn sentence(code: RDKafkaErrorCode, text: &str, what: &str, brokers: 
 pub(super) fn call_error(error: &KafkaError, what: &str, brokers: &str) -> ClientError {
     error.rdkafka_error_code().map_or_else(
         || ClientError::new(ErrorKind::Other, format!("{what}: {error}")),
-        |code| sentence(code, &error.to_string(), what, brokers),
+        |code| sentence(code, &code.to_string(), what, brokers),
     )
 }
 

@@ -7,7 +7,7 @@ use rdkafka::{
 };
 
 use super::{
-    batch::{BatchProducer, RawReport, Refused},
+    native::{BatchProducer, RawReport, Refused},
     client::{ClientError, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, FlushId, ProduceBatch, SinkClient},
     options::{SinkOptions, sink_properties},
     rdkafka::{LastError, config, creation_error, kind_of, native, sentence},
@@ -96,8 +96,8 @@ impl RdkafkaSink {
         let now = self.clock.now();
         let trouble = match kind {
             ErrorKind::Unavailable if code == RDKafkaErrorCode::AllBrokersDown => {
-                let reason = self.connection.reason_or(error);
-                self.connection.begin(&reason, now)
+                self.connection.suspect(error, now);
+                None
             }
             ErrorKind::Unavailable => {
                 self.connection.connection_failed(error);
@@ -115,9 +115,14 @@ impl RdkafkaSink {
         reports.extend(trouble.map(DeliveryReport::Trouble));
     }
 
-    fn probe(&self) -> bool {
-        let topic = self.topic.as_deref();
-        self.producer.client().fetch_metadata(topic, PROBE).is_ok()
+    /// Asks whether a broker is there.
+    fn probe(&mut self, reports: &mut Vec<DeliveryReport>) {
+        if self.producer.client().fetch_metadata(self.topic.as_deref(), PROBE).is_err() {
+            let trouble = self.connection.probe_failed(self.clock.now());
+            reports.extend(trouble.map(DeliveryReport::Trouble));
+        } else if self.connection.went_well() {
+            reports.push(DeliveryReport::Recovered);
+        }
     }
 
     fn refuse(&mut self, batch: &ProduceBatch) {
@@ -225,8 +230,8 @@ impl SinkClient for RdkafkaSink {
                 self.error(code, &text, reports);
             }
         }
-        if self.connection.probe_due(self.clock.now()) && self.probe() && self.connection.went_well() {
-            reports.push(DeliveryReport::Recovered);
+        if self.connection.probe_due(self.clock.now()) {
+            self.probe(reports);
         }
         dead.map_or(Ok(()), Err)
     }

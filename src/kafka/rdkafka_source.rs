@@ -7,14 +7,14 @@ use std::{collections::VecDeque, sync::Arc, thread, time::Duration};
 
 use rdkafka::{
     TopicPartitionList,
-    consumer::{BaseConsumer, CommitMode, Consumer, RebalanceProtocol},
+    consumer::{BaseConsumer, Consumer, RebalanceProtocol},
     error::{KafkaError, RDKafkaErrorCode},
     message::{Headers as _, Message as _},
     topic_partition_list::Offset as Place,
 };
 
 use super::{
-    batch::{RecordQueue, committed_metadata},
+    native::{CommitQueue, RecordQueue, committed_metadata},
     client::{
         AssignedPartition, AssignmentEpoch, ClientError, Commit, CommitToken, Committed, ErrorKind,
         NextOffset, Offset, Position, RecordBlock, SourceClient, SourceEvent, TopicPartition,
@@ -50,8 +50,9 @@ pub struct RdkafkaSource {
     options: SourceOptions,
     subscription: Subscription,
     clock: Clock,
-    // Before `consumer`: its queue is destroyed first.
+    // Before `consumer`: the queues are destroyed first.
     queue: RecordQueue<Context>,
+    commit_queue: CommitQueue<Context>,
     consumer: Arc<BaseConsumer<Context>>,
     intake: Intake,
     commits: Commits,
@@ -60,6 +61,9 @@ pub struct RdkafkaSource {
     group_is_new: bool,
     connection: TroubleWatch,
     topics: TroubleWatch,
+    /// Partitions that are being started again, until they are heard of. Stopping a partition ends its forwarding, at a
+    /// moment that nobody tells, so it is renewed at each poll.
+    restarting: Vec<TopicPartition>,
     /// Events that came outside of a poll.
     early: Vec<SourceEvent>,
     closed: bool,
@@ -90,6 +94,7 @@ impl RdkafkaSource {
         let consumer = Arc::new(consumer);
         Ok(Self {
             queue: RecordQueue::new(Arc::clone(&consumer)),
+            commit_queue: CommitQueue::new(Arc::clone(&consumer)),
             consumer,
             options,
             subscription,
@@ -101,6 +106,7 @@ impl RdkafkaSource {
             group_is_new: true,
             connection: TroubleWatch::default(),
             topics: TroubleWatch::default(),
+            restarting: Vec::new(),
             early: Vec::new(),
             closed: false,
         })
@@ -134,7 +140,6 @@ impl RdkafkaSource {
             for happening in happenings {
                 self.happened(happening, events);
             }
-            self.send_commits(events);
         }
     }
 
@@ -166,14 +171,8 @@ impl RdkafkaSource {
                 self.wishes.push_back(Wish::Take { partitions });
                 events.push(if lost { SourceEvent::Lost(told) } else { SourceEvent::Revoked(told) });
             }
-            Happening::Commit(whole, each) => {
-                if whole.is_none() {
-                    self.recovered(events);
-                }
-                let answer = self.commits.answered(whole, &each, &self.intake, &self.options.group);
-                events.extend(answer);
-            }
             Happening::Error(code, text) => self.error(code, &text, events),
+            Happening::Logged => {}
         }
     }
 
@@ -192,12 +191,11 @@ impl RdkafkaSource {
             ErrorKind::Unavailable => {
                 let error = connection_error(kind, text, self.brokers());
                 if code == RDKafkaErrorCode::AllBrokersDown {
-                    let reason = self.connection.reason_or(error);
-                    self.connection.begin(&reason, now)
+                    self.connection.suspect(error, now);
                 } else {
                     self.connection.connection_failed(error);
-                    None
                 }
+                None
             }
             ErrorKind::Authentication => {
                 let error = connection_error(kind, text, self.brokers());
@@ -289,17 +287,22 @@ impl RdkafkaSource {
 }
 
 impl RdkafkaSource {
-    /// Sends the commit whose turn it is.
-    fn send_commits(&mut self, events: &mut Vec<SourceEvent>) {
+    /// Hears the answer to the commit on its way, and sends the one whose turn it is.
+    fn serve_commits(&mut self, events: &mut Vec<SourceEvent>) {
+        if let Some((whole, each)) = self.commit_queue.answer() {
+            if whole.is_none() {
+                self.recovered(events);
+            }
+            events.extend(self.commits.answered(whole, &each, &self.intake, &self.options.group));
+        }
         loop {
             match self.commits.next(&self.intake) {
                 Next::Nothing => return,
                 Next::Tell(event) => events.push(event),
                 Next::Send(values) => {
-                    let sent = commit_list(&values).and_then(|list| self.consumer.commit(&list, CommitMode::Async));
-                    let Err(error) = sent else { return };
-                    let group = &self.options.group;
-                    events.extend(self.commits.answered(Some(code_of(&error)), &[], &self.intake, group));
+                    let list = commit_list(&values).map_err(|error| code_of(&error));
+                    let Err(code) = list.and_then(|list| self.commit_queue.send(&list)) else { return };
+                    events.extend(self.commits.answered(Some(code), &[], &self.intake, &self.options.group));
                 }
             }
         }
@@ -324,10 +327,25 @@ impl RdkafkaSource {
         list_of(ours.map(|partition| (partition, Place::Invalid)), self.brokers())
     }
 
-    /// Whether a broker answers.
-    fn probe(&self) -> bool {
+    fn forward_again(&mut self) {
+        let intake = &self.intake;
+        self.restarting.retain(|partition| intake.epoch(partition).is_some());
+        for partition in &self.restarting {
+            if !self.queue.forward(&partition.topic, partition.partition) {
+                tracing::debug!(%partition, "an assigned partition that cannot exist");
+            }
+        }
+    }
+
+    /// Asks whether a broker is there.
+    fn probe(&mut self, events: &mut Vec<SourceEvent>) {
         let topic = self.options.topics.iter().find(|name| !name.starts_with('^'));
-        self.consumer.client().fetch_metadata(topic.map(String::as_str), PROBE).is_ok()
+        if self.consumer.client().fetch_metadata(topic.map(String::as_str), PROBE).is_ok() {
+            self.recovered(events);
+        } else {
+            let trouble = self.connection.probe_failed(self.clock.now());
+            events.extend(trouble.map(SourceEvent::Trouble));
+        }
     }
 
     /// `error`, or what was heard about the connection if that is why a call failed.
@@ -404,6 +422,20 @@ impl Assignments for Intake {
     }
 }
 
+/// Whether an event shows that a partition is being read.
+fn is_about(event: &SourceEvent, partition: &TopicPartition) -> bool {
+    match event {
+        SourceEvent::Records(block) => block.partition == *partition,
+        SourceEvent::EndOfPartition { partition: p, .. } | SourceEvent::OutOfRange { partition: p, .. } => p == partition,
+        SourceEvent::Assigned { .. }
+        | SourceEvent::Revoked(_)
+        | SourceEvent::Lost(_)
+        | SourceEvent::Committed { .. }
+        | SourceEvent::Trouble(_)
+        | SourceEvent::Recovered => false,
+    }
+}
+
 fn misuse(what: &str) -> ClientError {
     ClientError::new(ErrorKind::Other, format!("a mistake in Stormglass: {what}"))
 }
@@ -465,19 +497,22 @@ impl SourceClient for RdkafkaSource {
         let before = events.len();
         events.append(&mut self.early);
         self.serve(events)?;
-        self.send_commits(events);
+        self.serve_commits(events);
         self.tell_assigned(events);
         let wait = if events.len() > before { Duration::ZERO } else { max_wait };
+        self.forward_again();
         let intake = &mut self.intake;
         self.queue.consume(max_records.max(1), wait, &mut |raw| intake.take(raw, events));
         self.intake.flush(events);
+        self.restarting.retain(|partition| !events.iter().any(|event| is_about(event, partition)));
         for (partition, code, text) in std::mem::take(&mut self.intake.errors) {
-            self.error(code, &format!("partition {partition}: {text}"), events);
+            let error = sentence(code, &text, &format!("reading partition {partition}"), self.brokers());
+            events.extend(self.topics.begin(&error, self.clock.now()).map(SourceEvent::Trouble));
         }
         if std::mem::take(&mut self.intake.heard) {
             self.recovered(events);
-        } else if self.connection.probe_due(self.clock.now()) && self.probe() {
-            self.recovered(events);
+        } else if self.connection.probe_due(self.clock.now()) {
+            self.probe(events);
         }
         Ok(())
     }
@@ -532,17 +567,25 @@ impl SourceClient for RdkafkaSource {
         to: Position,
         max_wait: Duration,
     ) -> Result<(), ClientError> {
-        let what = format!("seeking in partition {partition}");
         let list = list_of([(partition, place(to))], self.brokers())?;
-        let done = self.consumer.seek_partitions(list, max_wait);
-        done.and_then(|list| list.elements().iter().try_for_each(|element| element.error()))
-            .map_err(|error| call_error(&error, &what, self.brokers()))
+        let done = self.consumer.seek_partitions(list.clone(), max_wait);
+        let done = done.and_then(|list| list.elements().iter().try_for_each(|element| element.error()));
+        match done {
+            // The client has stopped reading a partition whose offset is gone; only an assignment starts it again.
+            Err(error) if code_of(&error) == RDKafkaErrorCode::State && self.intake.epoch(partition).is_some() => {
+                self.restarting.push(partition.clone());
+                let stopped = self.consumer.incremental_unassign(&list);
+                stopped.and_then(|()| self.consumer.incremental_assign(&list))
+            }
+            done => done,
+        }
+        .map_err(|error| call_error(&error, &format!("seeking in partition {partition}"), self.brokers()))
     }
 
     fn commit(&mut self, values: Vec<Commit>, token: CommitToken) {
         self.commits.push(token, values);
         let mut early = std::mem::take(&mut self.early);
-        self.send_commits(&mut early);
+        self.serve_commits(&mut early);
         self.early = early;
     }
 

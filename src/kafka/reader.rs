@@ -10,7 +10,7 @@ use rdkafka::{
 };
 
 use super::{
-    batch::RecordQueue,
+    native::RecordQueue,
     client::{
         AssignmentEpoch, ClientError, ErrorKind, NextOffset, RecordBlock, SourceEvent, TopicPartition, Watermarks,
     },
@@ -166,8 +166,18 @@ impl TopicReader {
 
     /// Serves the client's own events: remembers why a connection failed.
     fn hear(&mut self) {
-        drop(self.consumer.poll(Duration::ZERO));
-        for happening in self.consumer.context().take() {
+        loop {
+            drop(self.consumer.poll(Duration::ZERO));
+            let happenings = self.consumer.context().take();
+            if happenings.is_empty() {
+                return;
+            }
+            self.remember(happenings);
+        }
+    }
+
+    fn remember(&mut self, happenings: Vec<Happening>) {
+        for happening in happenings {
             if let Happening::Error(code, text) = happening
                 && matches!(kind_of(code), ErrorKind::Unavailable | ErrorKind::Authentication)
                 && code != rdkafka::error::RDKafkaErrorCode::AllBrokersDown

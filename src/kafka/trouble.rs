@@ -7,16 +7,30 @@ use crate::clock::Instant;
 
 /// Says a trouble when it begins and when it is over, however often the client retries meanwhile. A value: events and
 /// `now` in, what to say out.
+///
+/// That all brokers are down is at first a suspicion: the client says so for a moment whenever its only connection is
+/// renewed. It becomes a trouble when no broker answers twice in a row.
 #[derive(Debug, Default)]
 pub(super) struct TroubleWatch {
     since: Option<Instant>,
+    suspected: Option<Suspicion>,
     next_probe: Instant,
     /// The last connection failure: the reason when all brokers are found to be down.
     reason: Option<ClientError>,
 }
 
+#[derive(Debug)]
+struct Suspicion {
+    since: Instant,
+    error: ClientError,
+    failed_probes: u8,
+}
+
 /// How often to ask whether a trouble is over, where nothing else would show it.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
+
+/// Failed questions that make a suspicion a trouble.
+const PROBES: u8 = 2;
 
 impl TroubleWatch {
     /// Remembers why a connection failed; one broker of many is no trouble by itself.
@@ -24,14 +38,34 @@ impl TroubleWatch {
         self.reason = Some(error);
     }
 
-    /// Something is wrong; what to say, if it is new.
+    /// Something is wrong for certain; what to say, if it is new.
     pub(super) fn begin(&mut self, error: &ClientError, now: Instant) -> Option<Trouble> {
         if self.since.is_some() {
             return None;
         }
-        self.since = Some(now);
+        let since = self.suspected.take().map_or(now, |suspicion| suspicion.since);
+        self.since = Some(since);
         self.next_probe = now + PROBE_EVERY;
-        Some(Trouble { message: error.message.clone(), since: now })
+        Some(Trouble { message: error.message.clone(), since })
+    }
+
+    /// No broker seems to be there: ask, from the next poll on.
+    pub(super) fn suspect(&mut self, error: ClientError, now: Instant) {
+        if self.since.is_none() && self.suspected.is_none() {
+            self.suspected = Some(Suspicion { since: now, error, failed_probes: 0 });
+            self.next_probe = now + PROBE_EVERY;
+        }
+    }
+
+    /// Nobody answered a question; what to say, if that settles a suspicion.
+    pub(super) fn probe_failed(&mut self, now: Instant) -> Option<Trouble> {
+        let suspicion = self.suspected.as_mut()?;
+        suspicion.failed_probes += 1;
+        if suspicion.failed_probes < PROBES {
+            return None;
+        }
+        let error = self.reason.clone().unwrap_or_else(|| suspicion.error.clone());
+        self.begin(&error, now)
     }
 
     /// The last connection failure, or `other` if there was none.
@@ -43,6 +77,7 @@ impl TroubleWatch {
     #[must_use]
     pub(super) fn went_well(&mut self) -> bool {
         self.reason = None;
+        self.suspected = None;
         self.since.take().is_some()
     }
 
@@ -51,10 +86,10 @@ impl TroubleWatch {
         self.since.is_some()
     }
 
-    /// Whether it is time to ask a broker if the trouble is over.
+    /// Whether it is time to ask a broker: in trouble if it is over, in suspicion if it is one.
     #[must_use]
     pub(super) fn probe_due(&mut self, now: Instant) -> bool {
-        let due = self.since.is_some() && now >= self.next_probe;
+        let due = (self.since.is_some() || self.suspected.is_some()) && now >= self.next_probe;
         if due {
             self.next_probe = now + PROBE_EVERY;
         }
@@ -69,8 +104,8 @@ pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> Cl
     let broker = broker.unwrap_or(brokers);
     let detail = without_state(detail);
     let message = match kind {
-        ErrorKind::Authentication if detail.contains("SSL") || detail.contains("certificate") => {
-            format!("TLS with broker {broker} failed ({detail}): check the ssl.* properties and that the port speaks TLS")
+        _ if is_tls(kind, detail) => {
+            format!("TLS with broker {broker} failed ({detail}): check security.protocol, the ssl.* properties, and that the port speaks TLS")
         }
         ErrorKind::Authentication => {
             format!("broker {broker} refused the credentials ({detail}): check sasl.mechanism, sasl.username and sasl.password")
@@ -81,9 +116,18 @@ pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> Cl
         _ if speaks_something_else(detail) => format!(
             "what answers at {broker} does not speak Kafka's protocol as expected ({detail}): check the port, and security.protocol"
         ),
+        // What librdkafka says when it has nothing to say: "2/2 brokers are down".
+        _ if detail.ends_with("brokers are down") => {
+            format!("no broker answers at {broker}: check `brokers`, and that Kafka runs there")
+        }
         _ => format!("no broker answers at {broker} ({detail}): check `brokers`, and that Kafka runs there"),
     };
     ClientError::new(kind, message)
+}
+
+fn is_tls(kind: ErrorKind, detail: &str) -> bool {
+    detail.contains("SSL handshake")
+        || (kind == ErrorKind::Authentication && (detail.contains("SSL") || detail.contains("certificate")))
 }
 
 fn speaks_something_else(detail: &str) -> bool {
@@ -126,6 +170,27 @@ mod tests {
     }
 
     #[test]
+    fn a_suspicion_becomes_a_trouble_when_nobody_answers_twice() {
+        let mut watch = TroubleWatch::default();
+        let now = Instant::from_nanos(7);
+        watch.suspect(error(), now);
+        assert!(watch.probe_due(now + PROBE_EVERY));
+        assert_eq!(watch.probe_failed(now + PROBE_EVERY), None);
+        assert_eq!(watch.probe_failed(now + PROBE_EVERY).map(|t| t.since), Some(now));
+        assert_eq!(watch.probe_failed(now + PROBE_EVERY), None);
+        assert!(watch.went_well());
+    }
+
+    #[test]
+    fn a_suspicion_that_is_not_confirmed_is_never_said() {
+        let mut watch = TroubleWatch::default();
+        watch.suspect(error(), Instant::ZERO);
+        assert_eq!(watch.probe_failed(Instant::ZERO), None);
+        assert!(!watch.went_well());
+        assert!(!watch.probe_due(Instant::FAR_FUTURE));
+    }
+
+    #[test]
     fn a_probe_is_due_only_in_trouble_and_now_and_then() {
         let mut watch = TroubleWatch::default();
         let start = Instant::ZERO;
@@ -156,6 +221,6 @@ mod tests {
             "k:80/bootstrap: Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration"
         ), @"what answers at k:80 does not speak Kafka's protocol as expected (Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration): check the port, and security.protocol");
         insta::assert_snapshot!(say(ErrorKind::Unavailable, "3/3 brokers are down"),
-            @"no broker answers at a:1,b:2 (3/3 brokers are down): check `brokers`, and that Kafka runs there");
+            @"no broker answers at a:1,b:2: check `brokers`, and that Kafka runs there");
     }
 }
