@@ -1,9 +1,6 @@
 //! Topics: make them, look at them, remove them. Every call waits, with a bound.
 
-use std::{
-    future::Future,
-    time::Duration,
-};
+use std::{future::Future, time::Duration};
 
 use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
@@ -32,7 +29,9 @@ pub struct Admin {
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin").field("brokers", &self.brokers).finish_non_exhaustive()
+        f.debug_struct("Admin")
+            .field("brokers", &self.brokers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -41,15 +40,29 @@ impl Admin {
     ///
     /// # Errors
     /// A property that the client does not accept.
-    pub fn new(connection: &Connection, max_wait: Duration, clock: Clock) -> Result<Self, ClientError> {
+    pub fn new(
+        connection: &Connection,
+        max_wait: Duration,
+        clock: Clock,
+    ) -> Result<Self, ClientError> {
         let config = config(&admin_properties(connection));
         drop(native(&config)?);
-        let client = config.create_with_context(LastError::default()).map_err(|error| creation_error(&error))?;
+        let client = config
+            .create_with_context(LastError::default())
+            .map_err(|error| creation_error(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
-            .map_err(|error| ClientError::new(ErrorKind::Other, format!("cannot start a timer: {error}")))?;
-        Ok(Self { client, runtime, brokers: connection.brokers.clone(), max_wait, clock })
+            .map_err(|error| {
+                ClientError::new(ErrorKind::Other, format!("cannot start a timer: {error}"))
+            })?;
+        Ok(Self {
+            client,
+            runtime,
+            brokers: connection.brokers.clone(),
+            max_wait,
+            clock,
+        })
     }
 
     /// The number of partitions of a topic; `None` if it does not exist.
@@ -57,7 +70,8 @@ impl Admin {
     /// # Errors
     /// No broker answers, access is denied.
     pub fn partitions(&self, topic: &str) -> Result<Option<i32>, ClientError> {
-        partition_count(self.client.inner(), topic, self.max_wait, &self.brokers).map_err(|error| self.explain(error))
+        partition_count(self.client.inner(), topic, self.max_wait, &self.brokers)
+            .map_err(|error| self.explain(error))
     }
 
     /// Makes a topic if there is none of its name, and waits until it can be used. Says whether it was made; one that
@@ -98,7 +112,10 @@ impl Admin {
         let what = format!("removing topic {topic:?}");
         let answers = self.wait(&what, self.client.delete_topics(&[topic], &self.request()))?;
         match answers.into_iter().next() {
-            Some(Err((_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic))) => {
+            Some(Err((
+                _,
+                RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic,
+            ))) => {
                 return Ok(false);
             }
             Some(Err((_, code))) => return Err(sentence(code, "", &what, &self.brokers)),
@@ -115,7 +132,10 @@ impl Admin {
     pub fn topic_setting(&self, topic: &str, name: &str) -> Result<Option<String>, ClientError> {
         let what = format!("settings of topic {topic:?}");
         let topic = ResourceSpecifier::Topic(topic);
-        let answers = self.wait(&what, self.client.describe_configs([&topic], &self.request()))?;
+        let answers = self.wait(
+            &what,
+            self.client.describe_configs([&topic], &self.request()),
+        )?;
         match answers.into_iter().next() {
             Some(Ok(found)) => Ok(found
                 .entries
@@ -129,7 +149,9 @@ impl Admin {
 
     fn request(&self) -> AdminOptions {
         let wait = Some(Timeout::After(self.max_wait));
-        AdminOptions::new().request_timeout(wait).operation_timeout(wait)
+        AdminOptions::new()
+            .request_timeout(wait)
+            .operation_timeout(wait)
     }
 
     fn wait<T>(
@@ -139,10 +161,18 @@ impl Admin {
     ) -> Result<T, ClientError> {
         // The client's own time-out should come first; this one is for the day when it does not.
         let bound = self.max_wait + Duration::from_secs(1);
-        match self.runtime.block_on(async { tokio::time::timeout(bound, answer).await }) {
+        match self
+            .runtime
+            .block_on(async { tokio::time::timeout(bound, answer).await })
+        {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(self.explain(call_error(&error, what, &self.brokers))),
-            Err(_) => Err(self.explain(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers))),
+            Err(_) => Err(self.explain(sentence(
+                RDKafkaErrorCode::OperationTimedOut,
+                "",
+                what,
+                &self.brokers,
+            ))),
         }
     }
 
@@ -155,7 +185,12 @@ impl Admin {
         let deadline = self.clock.now() + self.max_wait;
         while !there(self.partitions(topic)?) {
             if self.clock.now() >= deadline {
-                return Err(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers));
+                return Err(sentence(
+                    RDKafkaErrorCode::OperationTimedOut,
+                    "",
+                    what,
+                    &self.brokers,
+                ));
             }
             std::thread::sleep(LOOK_EVERY);
         }

@@ -50,7 +50,10 @@ impl TopicPartition {
     /// Partition `partition` of `topic`.
     #[must_use]
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
-        Self { topic: topic.into(), partition }
+        Self {
+            topic: topic.into(),
+            partition,
+        }
     }
 }
 
@@ -414,6 +417,9 @@ pub struct ClientError {
 impl ClientError {
     /// An error of a kind with its sentence.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 }

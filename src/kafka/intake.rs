@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::{
-    native::RawRecord,
     client::{AssignmentEpoch, NextOffset, Offset, SourceEvent, TopicPartition},
+    native::RawRecord,
     record::RecordBlock,
 };
 
@@ -55,7 +55,11 @@ impl Intake {
     /// From now on records of a partition belong to `epoch`.
     pub(super) fn add(&mut self, partition: TopicPartition, epoch: AssignmentEpoch) {
         self.remove(&partition);
-        self.slots.push(Slot { partition, epoch, block: None });
+        self.slots.push(Slot {
+            partition,
+            epoch,
+            block: None,
+        });
     }
 
     /// Records of a partition are dropped from now on.
@@ -68,7 +72,10 @@ impl Intake {
 
     /// The assignment of a partition, if it is assigned.
     pub(super) fn epoch(&self, partition: &TopicPartition) -> Option<AssignmentEpoch> {
-        self.slots.iter().find(|slot| slot.partition == *partition).map(|slot| slot.epoch)
+        self.slots
+            .iter()
+            .find(|slot| slot.partition == *partition)
+            .map(|slot| slot.epoch)
     }
 
     /// Takes a block's memory back.
@@ -94,13 +101,22 @@ impl Intake {
             self.take_error(slot, raw, events);
             return true;
         }
-        let Some(slot) = self.slots.get_mut(slot) else { return true };
+        let Some(slot) = self.slots.get_mut(slot) else {
+            return true;
+        };
         let block = match &mut slot.block {
             Some(block) => block,
             none => none.insert(new_block(&mut self.pool, &slot.partition, slot.epoch)),
         };
-        block.push(Offset(raw.offset), raw.timestamp, raw.key, raw.value, raw.headers);
-        self.bytes += raw.value.map_or(0, <[u8]>::len) + raw.key.map_or(0, <[u8]>::len) + raw.headers.len();
+        block.push(
+            Offset(raw.offset),
+            raw.timestamp,
+            raw.key,
+            raw.value,
+            raw.headers,
+        );
+        self.bytes +=
+            raw.value.map_or(0, <[u8]>::len) + raw.key.map_or(0, <[u8]>::len) + raw.headers.len();
         self.bytes < BYTES_PER_POLL
     }
 
@@ -118,7 +134,9 @@ impl Intake {
 
     #[cold]
     fn take_error(&mut self, slot: usize, raw: &RawRecord<'_>, events: &mut Vec<SourceEvent>) {
-        let Some(slot) = self.slots.get_mut(slot) else { return };
+        let Some(slot) = self.slots.get_mut(slot) else {
+            return;
+        };
         // What came before stays before.
         if let Some(block) = slot.block.take() {
             events.push(SourceEvent::Records(block));
@@ -130,7 +148,11 @@ impl Intake {
             Some(RDKafkaErrorCode::PartitionEOF) => {
                 self.heard = true;
                 let next = NextOffset(raw.offset);
-                events.push(SourceEvent::EndOfPartition { partition, epoch: slot.epoch, next });
+                events.push(SourceEvent::EndOfPartition {
+                    partition,
+                    epoch: slot.epoch,
+                    next,
+                });
             }
             Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
                 self.heard = true;
@@ -138,7 +160,11 @@ impl Intake {
                     "partition {partition} does not hold the offset to go on from ({}): records were deleted before they were read, or the topic was made anew. Move the group with `stormglass reset`, or keep records longer (retention.ms)",
                     text()
                 );
-                events.push(SourceEvent::OutOfRange { partition, epoch: slot.epoch, message });
+                events.push(SourceEvent::OutOfRange {
+                    partition,
+                    epoch: slot.epoch,
+                    message,
+                });
             }
             Some(code) => self.errors.push((partition, code, text())),
         }

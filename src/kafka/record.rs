@@ -43,7 +43,12 @@ impl RecordBlock {
     /// An empty block.
     #[must_use]
     pub const fn new(partition: TopicPartition, epoch: AssignmentEpoch) -> Self {
-        Self { partition, epoch, records: Vec::new(), bytes: Vec::new() }
+        Self {
+            partition,
+            epoch,
+            records: Vec::new(),
+            bytes: Vec::new(),
+        }
     }
 
     /// The block's memory, emptied, for records of another partition.
@@ -51,7 +56,11 @@ impl RecordBlock {
     pub fn reuse(mut self, partition: TopicPartition, epoch: AssignmentEpoch) -> Self {
         self.records.clear();
         self.bytes.clear();
-        Self { partition, epoch, ..self }
+        Self {
+            partition,
+            epoch,
+            ..self
+        }
     }
 
     /// The records, in the order of their offsets.
@@ -118,7 +127,11 @@ impl RecordBlock {
     pub fn headers_encoded(&self, i: usize) -> &[u8] {
         self.records
             .get(i)
-            .and_then(|head| self.bytes.get(head.headers_start()..)?.get(..head.headers_len as usize))
+            .and_then(|head| {
+                self.bytes
+                    .get(head.headers_start()..)?
+                    .get(..head.headers_len as usize)
+            })
             .unwrap_or_default()
     }
 
@@ -225,7 +238,10 @@ mod tests {
         block.push(Offset(10), 18, Some(b"k"), Some(b"value"), b"");
         assert_eq!((block.key(0), block.value(0)), (None, Some(&b""[..])));
         assert_eq!((block.key(1), block.value(1)), (Some(&b""[..]), None));
-        assert_eq!((block.key(2), block.value(2)), (Some(&b"k"[..]), Some(&b"value"[..])));
+        assert_eq!(
+            (block.key(2), block.value(2)),
+            (Some(&b"k"[..]), Some(&b"value"[..]))
+        );
         assert_eq!(block.value(3), None);
         assert_eq!(block.records()[1].offset, Offset(9));
     }
@@ -240,7 +256,10 @@ mod tests {
         block.push(Offset(0), 0, Some(b"key"), Some(b"value"), &encoded);
         block.push(Offset(1), 0, None, None, b"");
         let seen: Vec<_> = block.headers(0).collect();
-        assert_eq!(seen, [(&b"a"[..], Some(&b"1"[..])), (b"", None), (b"a", Some(b""))]);
+        assert_eq!(
+            seen,
+            [(&b"a"[..], Some(&b"1"[..])), (b"", None), (b"a", Some(b""))]
+        );
         assert_eq!(block.headers(1).count(), 0);
         assert_eq!(block.headers_encoded(0), encoded);
     }

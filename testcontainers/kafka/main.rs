@@ -6,13 +6,14 @@
 #![allow(unreachable_pub, reason = "a test binary has no outside; `pub` marks what other test modules may use")]
 
 mod broker;
+mod client;
 mod harness;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = libtest_mimic::Arguments::from_args();
-    let trials = [harness::trials()].into_iter().flatten().collect();
+    let trials = [client::trials(), harness::trials()].into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     broker::shut_down();
     conclusion.exit_code()
