@@ -2,7 +2,7 @@
 
 use super::{
     ComponentError,
-    held::{Fate, HeldEntry},
+    held::{Fate, HeldEntry, Place},
     lane::{Lane, Outbox},
     output::{Output, OutputSettings, Staged},
 };
@@ -28,7 +28,7 @@ pub(super) struct Execution {
     root: RootId,
     edge: Edge,
     /// Further trees of the input.
-    anchors: Vec<Anchor>,
+    further: Vec<Place>,
     /// XOR of the edges emitted.
     xor: u64,
     emitted: u32,
@@ -47,7 +47,7 @@ impl Execution {
             number: 1,
             root: RootId::NONE,
             edge: Edge::UNTRACKED,
-            anchors: Vec::new(),
+            further: Vec::new(),
             xor: 0,
             emitted: 0,
             unanchored: 0,
@@ -64,9 +64,9 @@ impl Execution {
         self.edge = edge;
         self.xor = 0;
         self.emitted = 0;
-        if !self.anchors.is_empty() || !anchors.is_empty() {
-            self.anchors.clear();
-            self.anchors.extend_from_slice(anchors);
+        if !self.further.is_empty() || !anchors.is_empty() {
+            self.further.clear();
+            self.further.extend(anchors.iter().map(|anchor| Place::new(*anchor)));
         }
     }
 
@@ -88,10 +88,12 @@ impl Execution {
         outbox: &mut Outbox,
     ) -> Result<(), BatchFull> {
         lane.touch(self.number, self.batch_rows, self.now, outbox);
+        let index = self.emitted;
         let wanted = self.lineage || !self.root.is_none();
         let edge = if wanted { self.next_edge() } else { Edge::UNTRACKED };
-        for anchor in &self.anchors {
-            lane.push_anchor(Anchor { root: anchor.root, edge });
+        for place in &mut self.further {
+            lane.push_anchor(place.child(index));
+            place.emitted(index);
         }
         lane.push(self.root, edge, key, values)
     }
@@ -195,8 +197,8 @@ impl Output {
         if let Some(acks) = self.acks.get_mut(root.shard()) {
             acks.ack(root, edge.bits() ^ xor, effects);
         }
-        for anchor in &self.execution.anchors {
-            ack_place(&mut self.acks, *anchor, xor, effects);
+        for place in &self.execution.further {
+            ack_place(&mut self.acks, place, effects);
         }
     }
 
@@ -213,12 +215,14 @@ impl Output {
         self.counts.executed += 1;
         self.counts.failed += 1;
         self.misuse = None;
-        let places: Vec<_> = std::iter::once(self.execution.root)
-            .chain(self.execution.anchors.iter().map(|a| a.root))
-            .filter(|root| !root.is_none())
-            .collect();
+        let roots = self.input_roots();
         self.take_back();
-        self.fail_trees(&places, error);
+        self.fail_trees(&roots, error);
+    }
+
+    fn input_roots(&self) -> Vec<RootId> {
+        let further = self.execution.further.iter().map(|place| place.root);
+        std::iter::once(self.execution.root).chain(further).filter(|root| !root.is_none()).collect()
     }
 
     /// The call has failed and had no input: nothing of it becomes visible.
@@ -230,36 +234,38 @@ impl Output {
     /// The call of an acking bolt has ended.
     pub(crate) fn settle(&mut self, fate: Fate) {
         if self.misuse.is_some() {
-            if let Fate::Hold(id) = fate {
-                self.held.remove(id);
-            }
             return self.fail_misused();
         }
         match fate {
             Fate::Ack => self.succeed(),
-            Fate::Fail(error) => self.fail_call(error),
+            // The call itself has succeeded: what it did to other inputs is in force.
+            Fate::Fail(error) => {
+                self.counts.executed += 1;
+                self.counts.failed += 1;
+                let roots = self.input_roots();
+                self.fail_trees(&roots, error);
+                self.end_call();
+            }
             Fate::Hold(id) => {
                 self.counts.executed += 1;
-                let Execution { xor, emitted, .. } = self.execution;
-                if let Some(entry) = self.held.get_mut(id) {
-                    entry.xor ^= xor;
-                    entry.emitted += emitted;
-                }
+                let Execution { xor, further, .. } = &self.execution;
+                self.held.keep(id, std::iter::once(*xor).chain(further.iter().map(|place| place.xor)));
                 self.end_call();
             }
         }
     }
 
-    /// Takes back what the call has emitted; held inputs that it acked or failed fail.
+    /// Takes back what the call has emitted and held; inputs held before that it acked or failed, fail.
     fn take_back(&mut self) {
         let number = self.execution.number;
         for lane in self.streams.iter_mut().flat_map(|s| &mut s.readers).flat_map(|r| &mut r.lanes) {
             lane.take_back(number);
         }
         self.execution.number += 1;
+        self.held.forget_not_kept();
         for staged in std::mem::take(&mut self.staged) {
             match staged {
-                Staged::Emitted { .. } => {}
+                Staged::Emitted { id, .. } => self.held.take_back(id),
                 Staged::Acked { id } => {
                     let error = ComponentError::new("acked by a call that failed");
                     self.fail_held(id, error);
@@ -272,11 +278,7 @@ impl Output {
     fn apply_staged(&mut self) {
         for staged in std::mem::take(&mut self.staged) {
             match staged {
-                Staged::Emitted { id, edge } => {
-                    if let Some(entry) = self.held.get_mut(id) {
-                        entry.xor ^= edge;
-                    }
-                }
+                Staged::Emitted { id, index } => self.held.emitted(id, index),
                 Staged::Acked { id } => self.ack_held(id),
                 Staged::Failed { id, error } => self.fail_held(id, error),
             }
@@ -284,11 +286,11 @@ impl Output {
     }
 
     fn ack_held(&mut self, id: u64) {
-        let Some(HeldEntry { places, xor, .. }) = self.held.remove(id) else { return };
+        let Some(HeldEntry { places, .. }) = self.held.remove(id) else { return };
         self.counts.acked += 1;
         let effects = u32::from(self.settings.effects);
-        for place in places {
-            ack_place(&mut self.acks, place, xor, effects);
+        for place in &places {
+            ack_place(&mut self.acks, place, effects);
         }
     }
 
@@ -325,8 +327,8 @@ impl Output {
     }
 }
 
-fn ack_place(acks: &mut [AckBuffer], place: Anchor, xor: u64, effects: u32) {
+fn ack_place(acks: &mut [AckBuffer], place: &Place, effects: u32) {
     if let Some(acks) = acks.get_mut(place.root.shard()) {
-        acks.ack(place.root, place.edge.bits() ^ xor, effects);
+        acks.ack(place.root, place.edge.bits() ^ place.xor, effects);
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Reader {
 /// What a call has done to a held input.
 #[derive(Debug)]
 pub(super) enum Staged {
-    Emitted { id: u64, edge: u64 },
+    Emitted { id: u64, index: u32 },
     Acked { id: u64 },
     Failed { id: u64, error: ComponentError },
 }
@@ -129,8 +129,8 @@ impl Output {
         let Some(stream) = checked(streams, stream, values, misuse) else { return };
         for reader in &mut stream.readers {
             reader.route(values, listed, misuse, |lane, key| {
-                let places = held.descend(anchors, |id, edge| {
-                    staged.push(Staged::Emitted { id, edge: edge.bits() });
+                let places = held.descend(anchors, |id, index| {
+                    staged.push(Staged::Emitted { id, index });
                 });
                 execution.send_to_places(lane, key, values, &places, outbox)
             });

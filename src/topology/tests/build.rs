@@ -14,7 +14,7 @@ use crate::{
     tuple::{TaskId, Tuple},
 };
 
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Spout for Nothing {
     fn next(&mut self, _: Instant, _: usize, _: &mut SpoutOutput<'_>) -> ComponentResult<Next> {

@@ -1,3 +1,5 @@
 //! Tests of the folder as a whole, by subject.
 
 mod build;
+mod calls;
+mod harness;
