@@ -3,3 +3,4 @@
 mod build;
 mod calls;
 mod harness;
+mod model;
