@@ -1,38 +1,15 @@
 //! The registry, and the topologies from end to end.
 
+use std::collections::BTreeMap;
+
 use super::*;
-use crate::{
-    clock::Instant,
-    topology::{
-        ComponentResult, Failure, Format, InFlight, MessageId, Next, Sink, Spout, SpoutOutput,
-    },
-    tuple::Tuple,
+use crate::topology::{
+    Format, Grouping,
+    testkit::{BoltTester, MockSink, MockSpout, complete_topology, row, rows},
 };
 
-struct NoLines;
-impl Spout for NoLines {
-    fn next(&mut self, _: Instant, _: usize, _: &mut SpoutOutput<'_>) -> ComponentResult<Next> {
-        Ok(Next::Exhausted)
-    }
-    fn ack(&mut self, _: MessageId) {}
-    fn fail(&mut self, _: Instant, _: MessageId, _: Failure<'_>, _: u64) {}
-}
-
-struct Nowhere;
-impl Sink for Nowhere {
-    fn write(&mut self, _: &Tuple<'_>) -> ComponentResult {
-        Ok(())
-    }
-    fn flush(&mut self, _: Instant) -> ComponentResult {
-        Ok(())
-    }
-    fn poll(&mut self, _: Instant) -> ComponentResult<InFlight> {
-        Ok(InFlight { records: 0 })
-    }
-}
-
 fn ends() -> Ends {
-    Ends::new(|| NoLines, || Nowhere)
+    Ends::new(|| MockSpout::new(Vec::new()), || MockSink)
 }
 
 fn options(values: &[(&str, &str)]) -> TopologyOptions {
@@ -78,4 +55,62 @@ fn an_unknown_name_is_answered_with_the_known_ones() {
 fn every_wrong_option_is_told() {
     let wrong = options(&[("count_tasks", "0"), ("k", "3"), ("split_tasks", "many")]);
     insta::assert_snapshot!(topology("word-count", &wrong, ends()).unwrap_err(), @r#"topology "word-count": count_tasks = "0" is no number of tasks; use 1 to 65535; it has no option "k"; it has: split_tasks, count_tasks; split_tasks = "many" is no number of tasks; use 1 to 65535"#);
+}
+
+/// Lines of many kinds, the same at every call.
+fn many_lines() -> Vec<String> {
+    let word = |i: usize| format!("w{}", i * i % 97);
+    let mut lines: Vec<_> =
+        (0..200).map(|i| (i..i + i % 13).map(word).collect::<Vec<_>>().join(if i % 3 == 0 { "  " } else { "\t" })).collect();
+    lines.extend(["", "   ", "größe\u{2003}größe", " the the\u{b}the "].map(String::from));
+    lines
+}
+
+fn naive_counts(lines: &[String]) -> BTreeMap<&str, i64> {
+    let mut counts = BTreeMap::new();
+    lines.iter().flat_map(|line| line.split_whitespace()).for_each(|word| *counts.entry(word).or_default() += 1);
+    counts
+}
+
+#[test]
+fn counts_are_those_of_a_naive_count() {
+    let lines = many_lines();
+    let naive = naive_counts(&lines);
+    let latest: Vec<_> = naive.iter().map(|(word, n)| row(&[(*word).into(), (*n).into()])).collect();
+    let every: Vec<_> =
+        naive.iter().flat_map(|(word, n)| (1..=*n).map(|n| row(&[(*word).into(), n.into()]))).collect();
+    for (emit, mut expected) in [(EmitMode::LatestPerKey, latest), (EmitMode::Every, every)] {
+        let options = TopologyOptions { emit, ..options(&[("count_tasks", "4")]) };
+        let word_count = topology("word-count", &options, ends()).unwrap();
+        let ran = complete_topology(&word_count, [("lines", rows(&lines))]).unwrap();
+        expected.sort();
+        assert_eq!(ran.of("count").rows("default"), expected);
+        let words = naive.values().sum::<i64>().unsigned_abs();
+        assert_eq!((ran.of("lines").acked, ran.of("count").acked, ran.of("split").acked), (204, words, 204));
+        assert_eq!(ran.of("counts").acked, expected.len() as u64);
+    }
+}
+
+#[test]
+fn split_words_writes_every_word() {
+    let split_words = topology("split-words", &options(&[]), ends()).unwrap();
+    let ran = complete_topology(&split_words, [("lines", rows(["a b", "b"]))]).unwrap();
+    assert_eq!(ran.of("split").rows("default"), rows(["a", "b", "b"]));
+    assert_eq!(ran.of("words").acked, 3);
+}
+
+#[test]
+fn the_bolts_stand_every_schedule_and_refuse_what_is_not_text() {
+    let split = BoltTester::new(Split::default, ["line"]).emits("default", ["word"]);
+    assert_eq!(split.run(&rows(["b a", ""])).unwrap().rows("default"), rows(["a", "b"]));
+    assert_eq!(split.run(&[row(&[3.into()])]).unwrap().errors[0], "field \"line\" is int and not text");
+    for emit in [EmitMode::Every, EmitMode::LatestPerKey] {
+        for grouping in [Grouping::Shuffle, Grouping::fields(["word"])] {
+            let count = BoltTester::new(move || Count::new(emit), ["word"]).emits("default", ["word", "count"]);
+            let observed = count.grouped(grouping).run(&rows(["a", "b", "a"])).unwrap();
+            let last = [row(&["a".into(), 2.into()]), row(&["b".into(), 1.into()])];
+            assert!(last.iter().all(|row| observed.rows("default").contains(row)));
+            assert_eq!(observed.acked, 3);
+        }
+    }
 }

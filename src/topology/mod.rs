@@ -7,7 +7,7 @@
 //! `context` (what a task is told), `grouping` (which task gets a tuple), `output` (what a component emits into),
 //! `execution` (one call, from its input to its ack), `held` (inputs that a bolt keeps), `lane` (batches in the making),
 //! `trees` (live trees and their spouts), `builder` (a topology as it is declared), `build_error`, `validate` and `depth`
-//! (what is wrong with it), `plan` (a topology that was checked), `graph` (a plan drawn).
+//! (what is wrong with it), `plan` (a topology that was checked), `graph` (a plan drawn), `testkit` (components and topologies under test).
 //!
 //! Invariants:
 //! 1. What a call has emitted is sent only after the call has succeeded.
@@ -32,6 +32,7 @@ mod plan;
 mod sending;
 mod sink;
 mod spout;
+pub mod testkit;
 #[cfg(test)]
 mod tests;
 mod trees;

@@ -69,6 +69,11 @@ impl Trees {
         Some(root)
     }
 
+    /// Whose tree it is.
+    pub(crate) fn owner(&self, root: RootId) -> Option<Owner> {
+        self.owners.get(root.slot()).copied()
+    }
+
     /// The root's edges were emitted; `xor` is all of them.
     pub(crate) fn begin(&mut self, root: RootId, xor: u64) {
         let outcome = self.ledger.begin(root, xor, self.tick());
