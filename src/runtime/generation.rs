@@ -71,9 +71,10 @@ impl Controls {
     /// Tells every executor.
     pub(crate) fn broadcast(&self, command: Command) {
         for (commands, bed) in self.commands.iter().zip(&self.beds) {
-            // An executor that has ended has said so.
-            drop(commands.send(command));
-            bed.wake();
+            if commands.send(command).is_ok() {
+                bed.wake();
+            }
+            // Otherwise the executor has ended, and has said so.
         }
     }
 }
@@ -139,6 +140,7 @@ impl Generation {
             batch_rows: options.batch_rows,
             effects: component.effects,
             lineage: plan.wants_lineage(),
+            pulse: self.control.vitals.get(executor).map(|v| Arc::clone(&v.pulse)).unwrap_or_default(),
         };
         let streams = plan.output_streams(planned, |to| placement.executor_of(to) == executor);
         let output = Output::new(streams, placement.executors, settings);

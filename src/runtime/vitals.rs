@@ -1,6 +1,9 @@
 //! What an executor shows of itself to the other threads.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
 
 use crate::clock::Instant;
 
@@ -13,6 +16,8 @@ pub(crate) struct Vitals {
     oldest: AtomicU64,
     /// The task that is being called, [`Vitals::NO_TASK`] if none is.
     calling: AtomicU32,
+    /// Calls that its components have finished: shared with the outputs of its tasks.
+    pub(crate) pulse: Arc<AtomicU64>,
     /// Live trees of this executor's spouts.
     pub(crate) live: AtomicUsize,
     /// Batches that were put into rings to other executors, since the start.
@@ -33,6 +38,7 @@ impl Default for Vitals {
             step_began: AtomicU64::new(0),
             oldest: AtomicU64::new(u64::MAX),
             calling: AtomicU32::new(Self::NO_TASK),
+            pulse: Arc::default(),
             live: AtomicUsize::new(0),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -68,6 +74,11 @@ impl Vitals {
     pub(crate) fn calling(&self) -> Option<u32> {
         let task = self.calling.load(Ordering::Relaxed);
         (task != Self::NO_TASK).then_some(task)
+    }
+
+    /// Calls that its components have finished.
+    pub(crate) fn calls(&self) -> u64 {
+        self.pulse.load(Ordering::Relaxed)
     }
 
     /// When the step that goes on now began.

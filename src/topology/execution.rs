@@ -1,5 +1,7 @@
 //! One call of a component, from its input to its ack: what it emits is anchored, and appears all or not at all.
 
+use std::sync::atomic::Ordering;
+
 use super::{
     ComponentError,
     held::{Fate, HeldEntry, Place},
@@ -42,7 +44,7 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    pub(super) fn new(settings: OutputSettings) -> Self {
+    pub(super) fn new(settings: &OutputSettings) -> Self {
         Self {
             number: 1,
             root: RootId::NONE,
@@ -182,6 +184,9 @@ impl Output {
     #[inline]
     fn end_call(&mut self) {
         self.execution.number += 1;
+        // Only this thread writes it: no need for an atomic addition.
+        let calls = self.settings.pulse.load(Ordering::Relaxed);
+        self.settings.pulse.store(calls + 1, Ordering::Relaxed);
         if !self.staged.is_empty() {
             self.apply_staged();
         }

@@ -1,5 +1,7 @@
 //! What a component emits into (Storm's `OutputCollector`).
 
+use std::sync::{Arc, atomic::AtomicU64};
+
 use super::{
     ComponentError, OutStream,
     execution::{Execution, TreeFailure},
@@ -34,7 +36,7 @@ pub struct Output {
 }
 
 /// How a task's output behaves.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OutputSettings {
     pub(crate) task: TaskId,
     /// Tuples at which a batch is sent.
@@ -43,6 +45,8 @@ pub(crate) struct OutputSettings {
     pub(crate) effects: bool,
     /// True if some sink writes lineages, so that edges are needed even without tracking.
     pub(crate) lineage: bool,
+    /// Counts finished calls, for whoever watches for one that hangs.
+    pub(crate) pulse: Arc<AtomicU64>,
 }
 
 /// What became of a task's inputs since the last look.
@@ -80,7 +84,7 @@ impl Output {
     pub(crate) fn new(streams: Vec<Stream>, shards: usize, settings: OutputSettings) -> Self {
         Self {
             streams,
-            execution: Execution::new(settings),
+            execution: Execution::new(&settings),
             outbox: Outbox::default(),
             held: HeldTable::default(),
             staged: Vec::new(),

@@ -1,0 +1,151 @@
+//! Threads for the executors and companions of a generation.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+use super::{
+    error::{EngineError, panic_message},
+    executor::{Executor, Report, Step},
+    wake::Bed,
+};
+use crate::{
+    clock::{Clock, Instant},
+    topology::{Companion, CompanionStep},
+};
+
+/// The threads of a generation.
+pub(super) struct Threads {
+    executors: Vec<JoinHandle<()>>,
+    companions: Vec<JoinHandle<()>>,
+    /// Set when the generation is over: whoever comes back to his loop leaves it.
+    fenced: Arc<AtomicBool>,
+    /// Set when the companions shall leave.
+    leaving: Arc<AtomicBool>,
+}
+
+/// The longest that a companion waits for the outside before it looks whether it shall leave.
+const COMPANION_WAIT: Duration = Duration::from_millis(20);
+/// How long companions may take to say goodbye (a consumer leaves its group).
+const GOODBYE: Duration = Duration::from_secs(5);
+
+impl Threads {
+    pub(super) fn start(
+        executors: Vec<Executor>,
+        companions: Vec<Box<dyn Companion>>,
+        beds: &[Bed],
+        report: &mpsc::Sender<Report>,
+        clock: &Clock,
+    ) -> Result<Self, EngineError> {
+        let mut threads = Self {
+            executors: Vec::new(),
+            companions: Vec::new(),
+            fenced: Arc::default(),
+            leaving: Arc::default(),
+        };
+        for (executor, bed) in executors.into_iter().zip(beds) {
+            let name = format!("executor-{}", executor.shard);
+            let (bed, report, clock) = (bed.clone(), report.clone(), clock.clone());
+            let fenced = Arc::clone(&threads.fenced);
+            let run = move || drive_executor(executor, &bed, &clock, &fenced);
+            threads.executors.push(spawn(name, report, run)?);
+        }
+        for companion in companions {
+            let name = companion.name().to_owned();
+            let (clock, leaving) = (clock.clone(), Arc::clone(&threads.leaving));
+            let run = move || drive_companion(companion, &clock, &leaving);
+            threads.companions.push(spawn(name, report.clone(), run)?);
+        }
+        Ok(threads)
+    }
+
+    /// Waits until the threads have ended, `patience` at most; those that hang are given up. Companions leave after the
+    /// executors, whose last words they pass on.
+    pub(super) fn finish(self, clock: &Clock, patience: Duration) {
+        let deadline = clock.now() + patience;
+        join_until(self.executors, clock, deadline);
+        self.fenced.store(true, Ordering::Release);
+        self.leaving.store(true, Ordering::Release);
+        join_until(self.companions, clock, clock.now() + GOODBYE + COMPANION_WAIT);
+    }
+
+    /// Nothing more of this generation is to have an effect.
+    pub(super) fn fence(&self) {
+        self.fenced.store(true, Ordering::Release);
+    }
+}
+
+fn join_until(handles: Vec<JoinHandle<()>>, clock: &Clock, deadline: Instant) {
+    for handle in handles {
+        while !handle.is_finished() && clock.now() < deadline {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        if handle.is_finished() {
+            // Its panic was reported by the thread itself.
+            drop(handle.join());
+        } else {
+            let thread = handle.thread().name().unwrap_or("?").to_owned();
+            tracing::warn!(thread, "a thread does not end: it is given up");
+        }
+    }
+}
+
+fn spawn(
+    name: String,
+    report: mpsc::Sender<Report>,
+    run: impl FnOnce() -> Result<(), EngineError> + Send + 'static,
+) -> Result<JoinHandle<()>, EngineError> {
+    let body = move || {
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            Err(EngineError::Panicked(panic_message(&*panic).to_owned()))
+        });
+        // Nobody listens any more if the generation was given up.
+        drop(report.send(Report::Ended(result)));
+    };
+    Builder::new().name(name).spawn(body).map_err(|error: io::Error| EngineError::Thread(error.to_string()))
+}
+
+fn drive_executor(
+    mut executor: Executor,
+    bed: &Bed,
+    clock: &Clock,
+    fenced: &AtomicBool,
+) -> Result<(), EngineError> {
+    bed.take();
+    while !fenced.load(Ordering::Relaxed) {
+        let now = clock.now();
+        match executor.step(now)? {
+            Step::Worked => {}
+            Step::Idle { until } => bed.sleep(until - now, || executor.has_input()),
+            Step::Stopped => break,
+        }
+    }
+    Ok(())
+}
+
+fn drive_companion(
+    mut companion: Box<dyn Companion>,
+    clock: &Clock,
+    leaving: &AtomicBool,
+) -> Result<(), EngineError> {
+    let result = loop {
+        if leaving.load(Ordering::Acquire) {
+            break Ok(());
+        }
+        match companion.step(clock.now(), COMPANION_WAIT) {
+            Ok(CompanionStep::Continue) => {}
+            Ok(CompanionStep::Finished) => break Ok(()),
+            Err(error) => break Err(EngineError::component(companion.name(), error)),
+        }
+    };
+    companion.close(clock.now() + GOODBYE);
+    result
+}
