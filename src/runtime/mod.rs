@@ -5,7 +5,8 @@
 //!
 //! Files in reading order: `supervisor` (generations), `generation` (where every task stands), `conductor` (what a
 //! generation does next), `commit` (the order of a commit), `executor` (one step of one thread), `task` (one call of one
-//! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside).
+//! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside), `stepper` (the
+//! same without threads).
 //!
 //! Invariants:
 //! 1. Emitting never blocks: what a ring has no room for waits with its producer, and only spouts stop.
@@ -21,6 +22,7 @@ mod executor;
 mod generation;
 mod link;
 mod options;
+mod stepper;
 mod supervisor;
 mod task;
 mod threads;
@@ -31,4 +33,8 @@ mod watchdog;
 pub use conductor::Ending;
 pub use error::EngineError;
 pub use options::EngineOptions;
+pub use stepper::Stepper;
 pub use supervisor::{RunReport, StopHandle, run};
+
+#[cfg(test)]
+mod tests;

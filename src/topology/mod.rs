@@ -51,9 +51,9 @@ pub use graph::Format;
 pub use grouping::{CustomGrouping, Grouping};
 pub(crate) use grouping::Router;
 pub use held::{Handled, Held, Input};
-pub(crate) use lane::{Lane, Outbox};
+pub(crate) use lane::Lane;
 pub use output::Output;
-pub(crate) use output::{OutputCounts, OutputSettings, Reader, Stream};
+pub(crate) use output::{OutputSettings, Reader, Stream};
 pub use plan::{ComponentPlan, EdgePlan, Factory, Plan, TaskPlan};
 pub use sink::{InFlight, Sink};
 pub use spout::{

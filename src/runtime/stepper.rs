@@ -1,0 +1,129 @@
+//! The same executors without threads: one thread steps them all, and time is moved by hand.
+
+use std::time::Duration;
+
+use super::{
+    EngineOptions,
+    conductor::{Conductor, Ending},
+    error::EngineError,
+    executor::{Command, Executor, Step},
+    generation::Generation,
+};
+use crate::{
+    clock::Instant,
+    metrics::Metrics,
+    topology::{Companion, Plan},
+};
+
+/// One generation of a topology under virtual time: for tests of topologies and for simulation.
+///
+/// Everything is deterministic: executors and companions are stepped in order, and time is what
+/// [`Stepper::advance`] makes it.
+pub struct Stepper {
+    executors: Vec<Executor>,
+    companions: Vec<Box<dyn Companion>>,
+    conductor: Conductor,
+    now: Instant,
+}
+
+impl std::fmt::Debug for Stepper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stepper").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Stepper {
+    /// Makes, opens and prepares every task, at virtual time 0.
+    ///
+    /// # Errors
+    /// What keeps a component from starting.
+    pub fn new(plan: &Plan, options: &EngineOptions, metrics: &Metrics) -> Result<Self, EngineError> {
+        let now = Instant::ZERO;
+        let Generation { executors, companions, control } =
+            Generation::new(plan, options, metrics, now)?;
+        let conductor = Conductor::new(control, plan.depth(), options, metrics, now);
+        Ok(Self { executors, companions, conductor, now })
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Moves time; nothing else happens.
+    pub fn advance(&mut self, span: Duration) {
+        self.now = self.now + span;
+    }
+
+    /// Steps every companion and executor once, at the present time. How the generation has ended, once it has.
+    ///
+    /// # Errors
+    /// What ends the generation.
+    pub fn step(&mut self) -> Result<Option<Ending>, EngineError> {
+        let before = self.now;
+        for companion in &mut self.companions {
+            let step = companion.step(before, Duration::ZERO);
+            if let Err(error) = step {
+                return Err(EngineError::component(companion.name(), error));
+            }
+        }
+        for executor in &mut self.executors {
+            match executor.step(before)? {
+                Step::Worked | Step::Idle { .. } | Step::Stopped => {}
+            }
+        }
+        while let Ok(report) = self.conductor.control.reports.try_recv() {
+            self.conductor.handle(report, before)?;
+        }
+        Ok(self.conductor.poll(before))
+    }
+
+    /// Steps and moves time, a `tick` a step, until the generation ends or `limit` has passed.
+    ///
+    /// # Errors
+    /// What ends the generation.
+    pub fn run(&mut self, tick: Duration, limit: Duration) -> Result<Option<Ending>, EngineError> {
+        let until = self.now + limit;
+        while self.now < until {
+            if let Some(ending) = self.step()? {
+                self.stop()?;
+                return Ok(Some(ending));
+            }
+            self.advance(tick);
+        }
+        Ok(None)
+    }
+
+    /// Stops the spouts, as SIGTERM does.
+    pub fn drain(&mut self) {
+        self.conductor.drain(self.now);
+    }
+
+    /// Trees that are open now.
+    #[must_use]
+    pub fn open_trees(&self) -> usize {
+        self.conductor.open_trees()
+    }
+
+    /// Commits that were finished.
+    #[must_use]
+    pub const fn commits(&self) -> u64 {
+        self.conductor.commits()
+    }
+
+    /// Closes every task. Dropping a stepper without it is a crash.
+    ///
+    /// # Errors
+    /// What a task still had to say.
+    pub fn stop(&mut self) -> Result<(), EngineError> {
+        self.conductor.control.broadcast(Command::Stop);
+        for executor in &mut self.executors {
+            while executor.step(self.now)? != Step::Stopped {}
+        }
+        for companion in &mut self.companions {
+            companion.close(self.now);
+        }
+        Ok(())
+    }
+}

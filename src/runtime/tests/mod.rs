@@ -1,0 +1,7 @@
+//! Behaviour of the engine, under virtual time.
+
+mod commits;
+mod delivery;
+mod parts;
+mod threads;
+mod timeouts;
