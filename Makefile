@@ -29,7 +29,7 @@ check: setup ## Format, lints, documentation, licences
 	else echo "Skipped: cargo-deny is not installed, so licences and sources of the dependencies were not checked."; fi
 
 bench: setup ## Measure against Apache Kafka
-	$(KAFKA) with cargo bench --locked
+	$(KAFKA) with cargo bench --locked --bench '*'
 
 kafka-start: setup ## Start Apache Kafka on PORT (9092) for work by hand
 	@$(KAFKA) start $(PORT)
