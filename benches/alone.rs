@@ -101,9 +101,9 @@ fn engine(lines: &Arc<Vec<String>>, delivery: Delivery, executors: usize) -> f64
     let options =
         EngineOptions { delivery, executors, commit_interval: Duration::from_millis(100), ..EngineOptions::default() };
     let metrics = Metrics::new("none").expect("metrics");
-    let before = process::usage().expect("usage").cpu_seconds;
+    let before = process::usage().cpu.as_secs_f64();
     run(&plan, &options, &metrics, &Clock::system(), &StopHandle::default()).expect("runs");
-    let spent = process::usage().expect("usage").cpu_seconds - before;
+    let spent = process::usage().cpu.as_secs_f64() - before;
     let counted: i64 = totals.lock().expect("no panic").values().sum();
     assert_eq!(counted, i64::try_from(LINES * WORDS_A_LINE).expect("fits"), "every word is counted once");
     if delivery.is_tracked() {
@@ -116,14 +116,14 @@ fn engine(lines: &Arc<Vec<String>>, delivery: Delivery, executors: usize) -> f64
 /// CPU nanoseconds a word of a loop that splits and counts.
 fn by_hand(lines: &[String]) -> f64 {
     let mut counts = Counts::default();
-    let before = process::usage().expect("usage").cpu_seconds;
+    let before = process::usage().cpu.as_secs_f64();
     for at in 0..LINES {
         let Some(line) = lines.get(at % lines.len()) else { continue };
         for word in line.split_ascii_whitespace() {
             let _count = counts.add(KeyHash::of(&[Value::Str(word)]), word).expect("fits");
         }
     }
-    (process::usage().expect("usage").cpu_seconds - before) * 1e9 / (LINES * WORDS_A_LINE) as f64
+    (process::usage().cpu.as_secs_f64() - before) * 1e9 / (LINES * WORDS_A_LINE) as f64
 }
 
 /// Lines over 10,000 made-up words.

@@ -72,6 +72,7 @@ impl<'p> Driver<'p> {
                 batch_rows: schedule.batch_rows,
                 effects: task.component.effects,
                 lineage: true,
+                pulse: Default::default(),
             };
             let context = plan.context(task, Delivery::AtLeastOnce);
             let factory = task.component.factory.clone();
