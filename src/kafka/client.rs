@@ -209,7 +209,8 @@ pub struct Watermarks {
 /// A member of a consumer group. What it subscribes to is an option of the implementation.
 pub trait SourceClient: Send {
     /// Gets what there is: at most `max_records` records, waiting at most `max_wait` for the first, and every event
-    /// that has come. Must be called at least every `max.poll.interval.ms` (5 minutes).
+    /// that has come. With `max_records` 0 it takes no record and does not wait. Must be called at least every
+    /// `max.poll.interval.ms` (5 minutes).
     ///
     /// # Errors
     /// Only what this client cannot recover from; it is of no use afterwards.

@@ -7,6 +7,11 @@
 //! Files in reading order: `client` (the client ports), `record` (a block of records over one arena), `produce` (a
 //! batch of records to send), `options` (how to reach Kafka, and what may not be overridden).
 //!
+//! The spout, decisions first: `offsets` (the frontier that is committed), `retry`, `pending` (records in flight),
+//! `format` (from bytes to a value), `lineage`, `partition` (one assigned partition), `round` (one commit); then
+//! `source_options`, `source` and `emission` (the spout), `poller` (its part on a thread of its own), `channel` (what the
+//! two say to each other), `dead_letters`, `gauges`. The sink: `sink_options`, `latest` (per key), `sink`.
+//!
 //! Over librdkafka, which only these files name: `native` (its batch calls: the one place with `unsafe`), `rdkafka` (what
 //! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
 //! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `reader` (a whole topic, once), `admin`,
@@ -18,24 +23,52 @@
 //! 2. Records of a partition arrive in the order of their offsets, and only between `assign` and `unassign`.
 //! 3. Every record that a sink client took is reported exactly once: acknowledged or failed.
 //! 4. No message holds a secret.
+//! 5. A commit holds exactly what was done when it was frozen, and never goes back.
+//! 6. A record is done once: its tree is complete, or the broker has its dead letter, or there was nothing to emit.
 
 pub mod admin;
+mod channel;
 pub mod client;
 mod commits;
+mod dead_letters;
+mod emission;
+#[cfg(test)]
+mod fake;
+pub mod format;
+mod gauges;
 mod intake;
+mod latest;
+pub mod lineage;
 mod native;
+pub mod offsets;
 mod options;
+mod partition;
+mod pending;
+mod poller;
 pub mod produce;
 mod rdkafka;
 mod rdkafka_sink;
 mod rdkafka_source;
 pub mod reader;
 pub mod record;
+pub mod retry;
+mod round;
+mod sink;
+mod sink_options;
+mod source;
+mod source_options;
 mod subscription;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod version;
 
+pub use dead_letters::{DeadLetterOptions, SinkFactory};
 pub use options::{Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
 pub use rdkafka_sink::RdkafkaSink;
 pub use rdkafka_source::RdkafkaSource;
+pub use sink::{KafkaSink, LINEAGE_HEADER};
+pub use sink_options::{Emit, KafkaSinkOptions};
+pub use source::KafkaSpout;
+pub use source_options::{KafkaSpoutOptions, RecordField, SourceFactory, Start};
 pub use version::librdkafka_version;

@@ -347,9 +347,9 @@ impl SourceClient for RdkafkaSource {
         };
         self.forward_again();
         let intake = &mut self.intake;
-        self.queue.consume(max_records.max(1), wait, &mut |raw| {
-            intake.take(raw, events)
-        });
+        if max_records > 0 {
+            self.queue.consume(max_records, wait, &mut |raw| intake.take(raw, events));
+        }
         self.intake.flush(events);
         self.restarting
             .retain(|partition| !events.iter().any(|event| is_about(event, partition)));

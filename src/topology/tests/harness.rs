@@ -25,7 +25,13 @@ impl Harness {
         let plan = t.build().unwrap();
         let output = |task: crate::topology::TaskPlan<'_>| {
             let settings =
-                OutputSettings { task: task.task, batch_rows, effects: task.component.effects, lineage: false };
+                OutputSettings {
+                    task: task.task,
+                    batch_rows,
+                    effects: task.component.effects,
+                    lineage: false,
+                    pulse: Default::default(),
+                };
             Output::new(plan.output_streams(task, |_| true), 1, settings)
         };
         let outputs = plan.tasks().map(output).collect();

@@ -1,0 +1,327 @@
+//! A broker in memory for tests: the client ports, with everything that goes wrong ordered by hand.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    client::{
+        AssignedPartition, AssignmentEpoch, ClientError, Commit, CommitOutcome, CommitToken, Committed,
+        DeliveryFailure, DeliveryReport, FailedRecord, FlushId, NextOffset, Offset, Position, ProduceBatch,
+        RecordBlock, SinkClient, SourceClient, SourceEvent, TopicPartition, Watermarks,
+    },
+    record::Headers,
+};
+
+#[derive(Clone, Debug)]
+pub(super) struct FakeRecord {
+    pub(super) offset: i64,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FakePartition {
+    pub(super) records: Vec<FakeRecord>,
+    /// Behind the last offset, whatever it held.
+    pub(super) end: i64,
+}
+
+/// What the brokers hold and what happens next, shared by a test and its clients.
+#[derive(Debug, Default)]
+pub(super) struct Broker {
+    pub(super) topics: BTreeMap<TopicPartition, FakePartition>,
+    pub(super) committed: BTreeMap<TopicPartition, i64>,
+    /// Every value that reached the broker, in order.
+    pub(super) commits: Vec<(TopicPartition, i64)>,
+    /// Outcomes of the next commits instead of success.
+    pub(super) outcomes: VecDeque<CommitOutcome>,
+    /// Commits are not answered while this is set.
+    pub(super) hold_commits: bool,
+    pub(super) paused: Vec<TopicPartition>,
+    pub(super) recycled: usize,
+    pub(super) polls_without_records: usize,
+    /// Events to come.
+    pub(super) events: VecDeque<SourceEvent>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct FakeBroker(Arc<Mutex<Broker>>);
+
+pub(super) fn tp(partition: i32) -> TopicPartition {
+    TopicPartition::new("lines", partition)
+}
+
+impl FakeBroker {
+    pub(super) fn get(&self) -> MutexGuard<'_, Broker> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn produce(&self, partition: i32, value: Option<&[u8]>) {
+        let mut broker = self.get();
+        let log = broker.topics.entry(tp(partition)).or_default();
+        log.records.push(FakeRecord { offset: log.end, key: None, value: value.map(<[u8]>::to_vec) });
+        log.end += 1;
+    }
+
+    /// An offset that no reader gets: a control record.
+    pub(super) fn hole(&self, partition: i32) {
+        self.get().topics.entry(tp(partition)).or_default().end += 1;
+    }
+
+    pub(super) fn client(&self) -> FakeSource {
+        FakeSource { broker: self.clone(), joined: false, epoch: 0, at: BTreeMap::new(), told: BTreeMap::new(), unanswered: Vec::new() }
+    }
+}
+
+/// A member that gets all partitions at once.
+#[derive(Debug)]
+pub(super) struct FakeSource {
+    broker: FakeBroker,
+    joined: bool,
+    epoch: u64,
+    at: BTreeMap<TopicPartition, i64>,
+    told: BTreeMap<TopicPartition, i64>,
+    unanswered: Vec<(Vec<Commit>, CommitToken)>,
+}
+
+impl FakeSource {
+    fn assigned(&mut self, broker: &Broker) -> SourceEvent {
+        self.epoch += 1;
+        let partitions = broker
+            .topics
+            .keys()
+            .map(|p| AssignedPartition {
+                partition: p.clone(),
+                committed: broker
+                    .committed
+                    .get(p)
+                    .map(|next| Committed { next: NextOffset(*next), metadata: String::new() }),
+            })
+            .collect();
+        let epoch = AssignmentEpoch(self.epoch);
+        SourceEvent::Assigned { partitions, epoch, group_is_new: broker.committed.is_empty() }
+    }
+
+    fn answer(&mut self, broker: &mut Broker, events: &mut Vec<SourceEvent>) {
+        if broker.hold_commits {
+            return;
+        }
+        for (values, token) in self.unanswered.drain(..) {
+            let mut outcomes = Vec::new();
+            for value in values {
+                let ours = self.at.contains_key(&value.partition) && value.epoch.0 == self.epoch;
+                let outcome = if ours { broker.outcomes.pop_front().unwrap_or(CommitOutcome::Done) } else { CommitOutcome::Rebalanced };
+                if outcome == CommitOutcome::Done {
+                    broker.commits.push((value.partition.clone(), value.next.0));
+                    broker.committed.insert(value.partition, value.next.0);
+                }
+                outcomes.push(outcome);
+            }
+            events.push(SourceEvent::Committed { token, outcomes });
+        }
+    }
+}
+
+impl SourceClient for FakeSource {
+    fn poll(&mut self, max_records: usize, _: Duration, events: &mut Vec<SourceEvent>) -> Result<(), ClientError> {
+        let shared = self.broker.clone();
+        let mut broker = shared.get();
+        if !std::mem::replace(&mut self.joined, true) {
+            events.push(self.assigned(&broker));
+        }
+        while let Some(event) = broker.events.pop_front() {
+            // "Assigned" is what the broker makes of it.
+            let again = matches!(event, SourceEvent::Assigned { .. });
+            events.push(if again { self.assigned(&broker) } else { event });
+        }
+        self.answer(&mut broker, events);
+        if max_records == 0 {
+            broker.polls_without_records += 1;
+            return Ok(());
+        }
+        let epoch = AssignmentEpoch(self.epoch);
+        for (partition, at) in &mut self.at {
+            if broker.paused.contains(partition) {
+                continue;
+            }
+            let Some(log) = broker.topics.get(partition) else { continue };
+            let mut block = RecordBlock::new(partition.clone(), epoch);
+            for record in log.records.iter().filter(|r| r.offset >= *at).take(max_records) {
+                block.push(Offset(record.offset), 7, record.key.as_deref(), record.value.as_deref(), b"");
+            }
+            *at = block.records().last().map_or(*at, |r| r.offset.0 + 1);
+            if !block.is_empty() {
+                events.push(SourceEvent::Records(block));
+            }
+            let all = log.records.last().is_none_or(|r| r.offset < *at);
+            if all && self.told.insert(partition.clone(), log.end) != Some(log.end) {
+                *at = (*at).max(log.end);
+                events.push(SourceEvent::EndOfPartition { partition: partition.clone(), epoch, next: NextOffset(log.end) });
+            }
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, partitions: &[(TopicPartition, Position)]) -> Result<(), ClientError> {
+        let broker = self.broker.get();
+        for (partition, position) in partitions {
+            let at = match position {
+                Position::Beginning => 0,
+                Position::End => broker.topics.get(partition).map_or(0, |log| log.end),
+                Position::At(next) => next.0,
+            };
+            self.at.insert(partition.clone(), at);
+        }
+        Ok(())
+    }
+
+    fn unassign(&mut self) -> Result<(), ClientError> {
+        self.at.clear();
+        self.told.clear();
+        Ok(())
+    }
+
+    fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.broker.get().paused.extend_from_slice(partitions);
+        Ok(())
+    }
+
+    fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.broker.get().paused.retain(|p| !partitions.contains(p));
+        Ok(())
+    }
+
+    fn seek(&mut self, _: &TopicPartition, _: Position, _: Duration) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    fn commit(&mut self, values: Vec<Commit>, token: CommitToken) {
+        self.unanswered.push((values, token));
+    }
+
+    fn partitions(&mut self, _: Duration) -> Result<Vec<TopicPartition>, ClientError> {
+        Ok(self.broker.get().topics.keys().cloned().collect())
+    }
+
+    fn watermarks(&mut self, partitions: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, ClientError> {
+        let broker = self.broker.get();
+        let one = |p: &TopicPartition| Watermarks {
+            partition: p.clone(),
+            low: NextOffset(0),
+            high: NextOffset(broker.topics.get(p).map_or(0, |log| log.end)),
+        };
+        Ok(partitions.iter().map(one).collect())
+    }
+
+    fn recycle(&mut self, _: RecordBlock) {
+        self.broker.get().recycled += 1;
+    }
+
+    fn close(&mut self, _: Duration) -> Result<(), ClientError> {
+        Ok(())
+    }
+}
+
+/// A record as the fake sink client was given it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Sent {
+    pub(super) topic: String,
+    pub(super) key: Option<String>,
+    pub(super) value: Option<String>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) flush: FlushId,
+}
+
+impl Sent {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Producer {
+    pub(super) sent: Vec<Sent>,
+    /// Sent and not acknowledged.
+    waiting: VecDeque<(FlushId, Option<DeliveryFailure>)>,
+    /// Nothing is acknowledged while this is set.
+    pub(super) hold: bool,
+    /// The most that is in flight.
+    pub(super) capacity: Option<usize>,
+    /// Values longer than this are too large.
+    pub(super) max_value: Option<usize>,
+    /// The next record fails like this.
+    pub(super) fail_next: Option<DeliveryFailure>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct FakeSink(Arc<Mutex<Producer>>);
+
+impl FakeSink {
+    pub(super) fn get(&self) -> MutexGuard<'_, Producer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl SinkClient for FakeSink {
+    fn produce(&mut self, batch: &ProduceBatch, from: usize) -> usize {
+        let mut producer = self.get();
+        let room = producer.capacity.map_or(usize::MAX, |c| c.saturating_sub(producer.waiting.len()));
+        let mut taken = 0;
+        for row in batch.rows().iter().skip(from).take(room) {
+            let (key, value, headers) = batch.parts(row);
+            let large = producer.max_value.is_some_and(|max| value.is_some_and(|v| v.len() > max));
+            let failure = if large { Some(DeliveryFailure::TooLarge) } else { producer.fail_next.take() };
+            if failure.is_none() {
+                producer.sent.push(Sent {
+                    topic: batch.topic().to_string(),
+                    key: key.map(text),
+                    value: value.map(text),
+                    headers: Headers::decode(headers).map(|(n, v)| (text(n), text(v.unwrap_or_default()))).collect(),
+                    flush: row.flush,
+                });
+            }
+            producer.waiting.push_back((row.flush, failure));
+            taken += 1;
+        }
+        taken
+    }
+
+    fn poll(&mut self, _: Duration, reports: &mut Vec<DeliveryReport>) -> Result<(), ClientError> {
+        let mut producer = self.get();
+        if producer.hold {
+            return Ok(());
+        }
+        for (flush, failure) in std::mem::take(&mut producer.waiting) {
+            reports.push(match failure {
+                None => DeliveryReport::Acked { flush, records: 1 },
+                Some(reason) => DeliveryReport::Failed(Box::new(FailedRecord {
+                    flush,
+                    tag: 0,
+                    topic: "counts".into(),
+                    key: Some(b"k".to_vec()),
+                    value_len: 1,
+                    reason,
+                    message: "it was not delivered".into(),
+                })),
+            });
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.get().waiting.len()
+    }
+
+    fn flush_hint(&mut self) {}
+
+    fn close(&mut self, _: Duration, _: &mut Vec<DeliveryReport>) -> Result<(), ClientError> {
+        Ok(())
+    }
+}

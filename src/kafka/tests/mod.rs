@@ -1,0 +1,4 @@
+//! The spout and the sink over fake clients, in virtual time.
+
+mod bench;
+mod source;

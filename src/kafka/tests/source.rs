@@ -1,0 +1,282 @@
+//! What the spout emits, holds, repeats, gives up and commits.
+
+use std::time::Duration;
+
+use super::bench::{Bench, texts};
+use crate::{
+    kafka::{
+        KafkaSpoutOptions,
+        client::{CommitOutcome, SourceEvent},
+        fake::{FakeBroker, tp},
+        format::{Decoder, Format},
+    },
+    metrics::DeadLetterReason,
+    topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
+};
+
+fn broker(lines: usize) -> FakeBroker {
+    let broker = FakeBroker::default();
+    (0..lines).for_each(|i| broker.produce(0, Some(format!("line {i}").as_bytes())));
+    broker
+}
+
+fn retriable() -> ComponentError {
+    ComponentError::new("not now")
+}
+
+#[test]
+fn failed_tuple_holds_the_offset_and_comes_again_from_memory() {
+    let broker = broker(5);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    assert_eq!(texts(&outs), ["line 0", "line 1", "line 2", "line 3", "line 4"]);
+    outs.iter().filter(|out| out.text != "line 2").for_each(|out| bench.ack(out));
+    bench.fail(&outs[2], &retriable());
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(bench.committed(0), Some(2));
+    // The record is gone from the broker: the retry comes from memory.
+    broker.get().topics.clear();
+    assert_eq!(bench.drain(), []);
+    let again = bench.after(Duration::from_secs(1));
+    assert_eq!(texts(&again), ["line 2"]);
+    assert_eq!(again[0].lineage, outs[2].lineage);
+    assert_eq!((bench.replayed(), bench.duplicates(), broker.get().recycled), (1, 2, 0));
+    bench.ack(&again[0]);
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(bench.committed(0), Some(5));
+    bench.drain();
+    assert_eq!(broker.get().recycled, 1);
+}
+
+#[test]
+fn holes_and_trailing_control_records_are_crossed() {
+    let broker = broker(1);
+    broker.hole(0);
+    broker.hole(0);
+    broker.produce(0, Some(b"after"));
+    broker.hole(0);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    assert_eq!(outs.len(), 2);
+    outs.iter().for_each(|out| bench.ack(out));
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(bench.committed(0), Some(5));
+    // Nothing new: nothing is sent.
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(broker.get().commits.len(), 1);
+}
+
+#[test]
+fn k_retries_then_the_dead_letter_holds_the_offset_until_it_is_stored() {
+    let broker = broker(1);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    bench.letters.get().hold = true;
+    let mut deliveries = 0;
+    loop {
+        let outs = bench.after(Duration::from_secs(20));
+        let [out] = &outs[..] else { break };
+        deliveries += 1;
+        bench.fail(out, &retriable());
+    }
+    assert_eq!(deliveries, 4);
+    // Effects of the attempts that were repeated, and none of the last.
+    assert_eq!(bench.duplicates(), 6);
+    let _state = bench.commit_now();
+    assert_eq!(bench.committed(0), Some(0));
+    bench.letters.get().hold = false;
+    bench.drain();
+    let _state = bench.commit_now();
+    assert_eq!(bench.committed(0), Some(1));
+    let letter = bench.letters.get().sent[0].clone();
+    assert_eq!(letter.value.as_deref(), Some("line 0"));
+    let headers = ["source-topic", "source-partition", "source-offset", "source-timestamp", "error", "component", "attempts", "reason"];
+    let values = headers.map(|name| letter.header(&format!("stormglass-{name}")).unwrap_or("-").to_owned());
+    assert_eq!(values, ["lines", "0", "0", "7", "not now", "split", "4", "retries_exhausted"]);
+    assert_eq!(bench.dead(DeadLetterReason::RetriesExhausted), 1);
+}
+
+#[test]
+fn a_permanent_error_goes_to_the_dead_letter_topic_at_once() {
+    let broker = broker(1);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    bench.fail(&outs[0], &ComponentError::permanent("never"));
+    assert_eq!(bench.after(Duration::from_secs(100)), []);
+    assert_eq!((bench.dead(DeadLetterReason::Permanent), bench.duplicates()), (1, 0));
+}
+
+#[test]
+fn null_empty_garbage_and_900_kb_have_their_outcomes() {
+    let broker = FakeBroker::default();
+    let long = "x".repeat(900 * 1024);
+    for value in [None, Some(&b""[..]), Some(b"  "), Some(b"\xff\xfe"), Some(long.as_bytes())] {
+        broker.produce(0, value);
+    }
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    assert_eq!(texts(&outs), ["", "  ", &long]);
+    outs.iter().for_each(|out| bench.ack(out));
+    bench.drain();
+    let _state = bench.commit_now();
+    assert_eq!((bench.committed(0), bench.dead(DeadLetterReason::NotUtf8)), (Some(5), 1));
+}
+
+#[test]
+fn a_topic_of_nothing_but_garbage_is_worked_through_in_bounded_memory() {
+    let broker = broker(5000);
+    let format = Format::Json { pointer: None };
+    let options = KafkaSpoutOptions { decoder: Decoder { format, ..Decoder::default() }, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    for _ in 0..200 {
+        let _stepped = bench.step();
+    }
+    let _state = bench.commit_now();
+    assert_eq!((bench.committed(0), bench.dead(DeadLetterReason::MalformedJson)), (Some(5000), 5000));
+}
+
+#[test]
+fn revoked_and_lost_partitions_commit_nothing_and_late_acks_are_ignored() {
+    for event in [SourceEvent::Revoked(vec![tp(0)]), SourceEvent::Lost(vec![tp(0)])] {
+        let broker = broker(3);
+        let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+        let outs = bench.drain();
+        bench.ack(&outs[0]);
+        let frozen = bench.freeze();
+        broker.get().events.push_back(event);
+        bench.drain();
+        assert_eq!(bench.commit(frozen), CommitState::Refused);
+        bench.ack(&outs[1]);
+        assert_eq!((bench.spout.late(), bench.committed(0)), (1, None));
+        // It comes back: everything uncommitted is emitted again, and the old ack does not meet the new record.
+        broker.get().events.push_back(SourceEvent::Assigned { partitions: Vec::new(), epoch: crate::kafka::client::AssignmentEpoch(0), group_is_new: true });
+        let again = bench.drain();
+        assert_eq!(texts(&again), ["line 0", "line 1", "line 2"]);
+        bench.ack(&outs[2]);
+        let _state = bench.commit_now();
+        assert_eq!((bench.spout.late(), bench.committed(0)), (2, Some(0)));
+        again.iter().for_each(|out| bench.ack(out));
+        assert_eq!(bench.commit_now(), CommitState::Done);
+        assert_eq!(bench.committed(0), Some(3));
+    }
+}
+
+#[test]
+fn a_commit_that_fails_for_now_is_sent_again_and_a_fenced_one_ends_the_generation() {
+    let broker = broker(2);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    bench.ack(&outs[0]);
+    broker.get().outcomes.push_back(CommitOutcome::Retriable("no broker".into()));
+    assert_eq!(bench.commit_now(), CommitState::Pending);
+    // What is done meanwhile is not in it.
+    bench.ack(&outs[1]);
+    bench.after(Duration::from_secs(1));
+    assert_eq!(bench.commit_state(), CommitState::Done);
+    assert_eq!(broker.get().commits, [(tp(0), 1)]);
+    broker.get().outcomes.push_back(CommitOutcome::Fenced("another process took over".into()));
+    let frozen = bench.freeze();
+    bench.spout.commit(frozen).unwrap();
+    let error = (0..3).find_map(|_| bench.try_step().err()).unwrap();
+    assert_eq!(error.to_string(), "another process took over");
+}
+
+#[test]
+fn at_most_once_never_emits_before_its_commit_is_acknowledged() {
+    let broker = broker(10);
+    broker.get().hold_commits = true;
+    let mut bench = Bench::with(&broker, KafkaSpoutOptions::default(), Delivery::AtMostOnce);
+    assert_eq!(bench.drain(), []);
+    broker.get().hold_commits = false;
+    let outs = bench.drain();
+    assert_eq!((outs.len(), bench.committed(0)), (10, Some(10)));
+    broker.produce(0, Some(b"more"));
+    broker.get().outcomes.push_back(CommitOutcome::Retriable("no broker".into()));
+    assert_eq!(bench.drain(), []);
+    assert_eq!(bench.committed(0), Some(10));
+    assert_eq!(texts(&bench.after(Duration::from_secs(1))), ["more"]);
+    assert_eq!(bench.committed(0), Some(11));
+}
+
+#[test]
+fn no_guarantee_counts_a_record_as_done_when_it_is_emitted() {
+    let broker = broker(10);
+    let mut bench = Bench::with(&broker, KafkaSpoutOptions::default(), Delivery::NoGuarantee);
+    assert_eq!(bench.drain().len(), 10);
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(bench.committed(0), Some(10));
+}
+
+#[test]
+fn until_end_stops_at_the_ends_found_at_the_start() {
+    for delivery in Delivery::ALL {
+        let broker = broker(3);
+        broker.hole(0);
+        broker.produce(1, Some(b"other"));
+        broker.hole(1);
+        let options = KafkaSpoutOptions { until_end: true, ..KafkaSpoutOptions::default() };
+        let mut bench = Bench::with(&broker, options, delivery);
+        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+        broker.produce(0, Some(b"too late"));
+        let outs = bench.drain();
+        assert_eq!(outs.len(), 4, "{delivery}");
+        if delivery.is_tracked() {
+            assert_ne!(bench.step().1, Next::Exhausted);
+            outs.iter().for_each(|out| bench.ack(out));
+        }
+        assert_eq!(bench.step().1, Next::Exhausted, "{delivery}");
+        let _state = bench.commit_now();
+        assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(2)), "{delivery}");
+    }
+}
+
+#[test]
+fn a_stuck_partition_is_paused_and_the_others_go_on() {
+    let broker = broker(200);
+    let options = KafkaSpoutOptions { max_ahead: 50, poll_records: 10, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    broker.produce(1, Some(b"other 0"));
+    let mut stuck = None;
+    let (mut of_stuck, mut others) = (0, 0);
+    for round in 0..100 {
+        broker.produce(1, Some(format!("other {round}").as_bytes()));
+        for out in bench.drain() {
+            if out.text == "line 0" {
+                stuck = Some(out);
+                continue;
+            }
+            if out.text.starts_with("other") { others += 1 } else { of_stuck += 1 }
+            bench.ack(&out);
+        }
+    }
+    assert_eq!((of_stuck, others), (49, 101));
+    assert_eq!(broker.get().paused, [tp(0)]);
+    bench.ack(&stuck.unwrap());
+    let mut rest = 0;
+    for _ in 0..50 {
+        for out in bench.drain() {
+            rest += 1;
+            bench.ack(&out);
+        }
+    }
+    assert_eq!(rest, 150);
+    let _state = bench.commit_now();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(200), Some(101)));
+}
+
+#[test]
+fn a_full_ring_stops_the_records_and_not_the_polling() {
+    let broker = broker(100_000);
+    let options = KafkaSpoutOptions { poll_records: 100, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    for _ in 0..500 {
+        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+    }
+    assert!(broker.get().polls_without_records > 100);
+    let mut all = 0;
+    for _ in 0..3000 {
+        let (outs, _) = bench.step();
+        all += outs.len();
+        outs.iter().for_each(|out| bench.ack(out));
+    }
+    assert_eq!(all, 100_000);
+}
