@@ -22,17 +22,32 @@ pub(super) struct Arrival {
     pub(super) end: Option<NextOffset>,
 }
 
-/// News for the spout.
+/// What was read, in its order within a partition.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum Read {
     Records(RecordBlock),
+    /// A partition has nothing more for now.
+    End { partition: TopicPartition, epoch: AssignmentEpoch, next: NextOffset },
+}
+
+impl Read {
+    /// The assignment that it belongs to.
+    pub(super) const fn epoch(&self) -> AssignmentEpoch {
+        match self {
+            Self::Records(block) => block.epoch,
+            Self::End { epoch, .. } => *epoch,
+        }
+    }
+}
+
+/// What has changed; on a ring of its own, so that it overtakes what was read.
+#[derive(Debug)]
+pub(super) enum Change {
     Assigned { partitions: Vec<Arrival>, epoch: AssignmentEpoch },
     /// To be answered with [`Order::Release`].
     Revoked(Vec<TopicPartition>),
     /// To be answered with [`Order::Release`].
     Lost(Vec<TopicPartition>),
-    /// A partition has nothing more for now.
-    End { partition: TopicPartition, epoch: AssignmentEpoch, next: NextOffset },
     /// Where partitions end, as the brokers say.
     Ends(Vec<(TopicPartition, NextOffset)>),
     Committed { token: CommitToken, outcomes: Vec<CommitOutcome> },

@@ -1,7 +1,6 @@
 //! What the spout emits, and what becomes of what has failed.
 
 use super::{
-    client::Commit,
     dead_letters::Letter,
     format::{Scratch, Undecodable},
     offsets::Seq,
@@ -17,7 +16,7 @@ use crate::{
     clock::Instant,
     metrics::{DeadLetterReason, DuplicateOutcome, ReplayReason},
     topology::{
-        CommitNumber, CommitState, ComponentError, ComponentResult, Delivery, Failure, SpoutOutput, TaskContext,
+        ComponentError, ComponentResult, Failure, SpoutOutput, TaskContext,
     },
     tuple::Value,
 };
@@ -225,41 +224,7 @@ impl KafkaSpout {
         let retries = self.slots.iter().flatten().filter_map(|slot| slot.partition.retries.next_due());
         let letters = (self.letters.in_flight() > 0).then(|| now + LOOK_AGAIN);
         let orders = self.orders.as_ref().is_some_and(|orders| !orders.has_room()).then(|| now + LOOK_AGAIN);
-        retries.chain(letters).chain(orders).min()
-    }
-
-    /// At-most-once: commits what has come, so that it may be emitted then. One commit is on its way at a time, and what
-    /// comes meanwhile goes into the next.
-    pub(super) fn commit_ahead(&mut self) {
-        if self.delivery != Delivery::AtMostOnce || self.ahead.is_some() {
-            return;
-        }
-        let waits = |p: &Partition| p.frontier.next_seq() > p.allowed;
-        let values: Vec<Commit> =
-            self.values(|p| waits(p).then(|| p.frontier.delivered_up_to()).flatten());
-        if values.is_empty() {
-            return;
-        }
-        self.mark_asked(&values);
-        let allows = self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, &slot.as_ref()?.partition)));
-        self.ahead_allows = allows.filter(|(_, p)| waits(p)).map(|(at, p)| (at, p.frontier.next_seq())).collect();
-        let mut round = Round::new(CommitNumber(0), values, self.now);
-        round.begin();
-        self.ahead = Some(round);
-    }
-
-    /// Lets go what was committed for at-most-once.
-    pub(super) fn allow_ahead(&mut self) {
-        if self.ahead.as_ref().is_none_or(|round| round.state() == CommitState::Pending) {
-            return;
-        }
-        self.ahead = None;
-        for (at, allowed) in self.ahead_allows.drain(..) {
-            if let Some(Some(slot)) = self.slots.get_mut(at)
-                && slot.partition.committed >= slot.partition.asked
-            {
-                slot.partition.allowed = allowed;
-            }
-        }
+        let again = self.ahead.as_ref().and_then(Round::send_again_at);
+        retries.chain(letters).chain(orders).chain(again).min()
     }
 }

@@ -1,8 +1,9 @@
 //! Which record a tuple comes from, as 64 bits that are equal across replays, processes and versions.
 //!
-//! The scheme, never to be changed: `T` is FNV-1a (64 bits) of the topic's name in UTF-8. `P` is `mix(T + G * (partition
-//! + 1))`, the lineage of the record at `offset` is `mix(P + G * (offset + 1))`; `mix` is the finalizer of splitmix64,
-//! `G` is 0x9e3779b97f4a7c15, all arithmetic is modulo 2^64. Within a partition no two records share a lineage.
+//! The scheme, never to be changed: `T` is FNV-1a (64 bits) of the topic's name in UTF-8. `P` is
+//! `mix(T + G * (partition + 1))`, the lineage of the record at `offset` is `mix(P + G * (offset + 1))`; `mix` is the
+//! finalizer of splitmix64, `G` is 0x9e3779b97f4a7c15, all arithmetic is modulo 2^64. Within a partition no two records
+//! share a lineage.
 
 use super::client::{Offset, TopicPartition};
 use crate::tuple::mix;

@@ -9,7 +9,7 @@
 //!
 //! The spout, decisions first: `offsets` (the frontier that is committed), `retry`, `pending` (records in flight),
 //! `format` (from bytes to a value), `lineage`, `partition` (one assigned partition), `round` (one commit); then
-//! `source_options`, `source` and `emission` (the spout), `poller` (its part on a thread of its own), `channel` (what the
+//! `source_options`, `source`, `hearing`, `emission` and `committing` (the spout), `poller` (its part on a thread of its own), `channel` (what the
 //! two say to each other), `dead_letters`, `gauges`. The sink: `sink_options`, `latest` (per key), `sink`.
 //!
 //! Over librdkafka, which only these files name: `native` (its batch calls: the one place with `unsafe`), `rdkafka` (what
@@ -30,12 +30,14 @@ pub mod admin;
 mod channel;
 pub mod client;
 mod commits;
+mod committing;
 mod dead_letters;
 mod emission;
 #[cfg(test)]
 mod fake;
 pub mod format;
 mod gauges;
+mod hearing;
 mod intake;
 mod latest;
 pub mod lineage;

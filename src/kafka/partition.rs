@@ -30,6 +30,8 @@ pub(super) struct Partition {
     pub(super) asked: Option<NextOffset>,
     pub(super) committed: Option<NextOffset>,
     pub(super) paused: bool,
+    hoards: bool,
+    seen_open: Seq,
 }
 
 impl Partition {
@@ -48,6 +50,8 @@ impl Partition {
             asked: arrival.start,
             committed: arrival.start,
             paused: false,
+            hoards: false,
+            seen_open: first,
         }
     }
 
@@ -116,12 +120,19 @@ impl Partition {
         self.pending.unemitted().min(allowed).min(max_ahead.saturating_sub(self.ahead()))
     }
 
-    /// Whether the partition should be paused, given that it is now, or not: it has run too far ahead of an open record,
-    /// holds more than its share of memory, or has reached its end.
-    pub(super) fn should_pause(&self, max_ahead: u64, max_bytes: usize) -> bool {
-        let (ahead, bytes) = if self.paused { (max_ahead / 2, max_bytes / 2) } else { (max_ahead, max_bytes) };
-        self.ahead() >= ahead
-            || self.pending.bytes() >= bytes
+    /// Looks now and then whether the partition stands still while it holds more than `max_bytes`.
+    pub(super) fn look(&mut self, max_bytes: usize) {
+        let still = self.frontier.first_open() == self.seen_open;
+        self.hoards = if self.hoards { self.pending.bytes() > max_bytes / 2 } else { still && self.pending.bytes() > max_bytes };
+        self.seen_open = self.frontier.first_open();
+    }
+
+    /// Whether the partition should be paused: it has run too far ahead of an open record, or holds more than its share of
+    /// memory behind one, or has reached its end. A pause costs what was fetched ahead, so a partition that moves is left
+    /// alone.
+    pub(super) fn should_pause(&self, max_ahead: u64) -> bool {
+        self.ahead() >= if self.paused { max_ahead / 2 } else { max_ahead }
+            || self.hoards
             || self.end.is_some_and(|end| self.frontier.delivered_up_to() >= Some(end))
     }
 

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, fmt, thread, time::Duration};
 
 use super::{
-    channel::{Arrival, BytesUnderway, News, Order, Outlet},
+    channel::{Arrival, BytesUnderway, Change, Order, Outlet, Read},
     client::{
         AssignedPartition, AssignmentEpoch, NextOffset, Position, SourceClient, SourceEvent, TopicPartition, Trouble,
     },
@@ -42,7 +42,8 @@ const ASK_FIRST_ENDS: Duration = Duration::from_secs(5);
 /// What the poller is made of.
 pub(super) struct PollerParts {
     pub(super) client: Box<dyn SourceClient>,
-    pub(super) news: rtrb::Producer<News>,
+    pub(super) changes: rtrb::Producer<Change>,
+    pub(super) records: rtrb::Producer<Read>,
     pub(super) orders: rtrb::Consumer<Order>,
     pub(super) underway: BytesUnderway,
     pub(super) waker: Waker,
@@ -55,7 +56,8 @@ pub(super) struct PollerParts {
 /// Drives a source client for a spout.
 pub(super) struct Poller {
     client: Box<dyn SourceClient>,
-    news: Outlet<News>,
+    changes: Outlet<Change>,
+    records: Outlet<Read>,
     orders: rtrb::Consumer<Order>,
     underway: BytesUnderway,
     waker: Waker,
@@ -66,6 +68,8 @@ pub(super) struct Poller {
     events: Vec<SourceEvent>,
     /// Partitions that wait for the answer where they end.
     arriving: Option<(Vec<AssignedPartition>, AssignmentEpoch, bool)>,
+    /// Revokes that came meanwhile: they are about what is held then.
+    held_back: Vec<SourceEvent>,
     /// Where partitions ended when they were first seen, if reading is to end there.
     ends: BTreeMap<TopicPartition, NextOffset>,
     /// The partitions held, and whether each was read to its end.
@@ -89,7 +93,8 @@ impl Poller {
     pub(super) fn new(parts: PollerParts) -> Self {
         Self {
             client: parts.client,
-            news: Outlet::new(parts.news),
+            changes: Outlet::new(parts.changes),
+            records: Outlet::new(parts.records),
             orders: parts.orders,
             underway: parts.underway,
             waker: parts.waker,
@@ -99,6 +104,7 @@ impl Poller {
             poll_records: parts.poll_records.max(1),
             events: Vec::new(),
             arriving: None,
+            held_back: Vec::new(),
             ends: BTreeMap::new(),
             held: BTreeMap::new(),
             commits: 0,
@@ -110,9 +116,14 @@ impl Poller {
         }
     }
 
-    fn tell(&mut self, news: News) {
+    fn tell(&mut self, change: Change) {
         self.sent = true;
-        self.news.send(news);
+        self.changes.send(change);
+    }
+
+    fn hand_over(&mut self, read: Read) {
+        self.sent = true;
+        self.records.send(read);
     }
 
     fn obey(&mut self) -> ComponentResult {
@@ -143,7 +154,7 @@ impl Poller {
     }
 
     fn poll(&mut self, max_wait: Duration) -> ComponentResult {
-        let has_room = self.news.has_room() && self.underway.get() < MAX_UNDERWAY;
+        let has_room = self.changes.has_room() && self.records.has_room() && self.underway.get() < MAX_UNDERWAY;
         let mut events = std::mem::take(&mut self.events);
         let (records, wait) = if has_room { (self.poll_records, self.wait(max_wait)) } else { (0, Duration::ZERO) };
         self.client.poll(records, wait, &mut events).map_err(component_error)?;
@@ -160,13 +171,14 @@ impl Poller {
 
     fn hear(&mut self, event: SourceEvent) -> ComponentResult {
         match event {
+            SourceEvent::Revoked(_) | SourceEvent::Lost(_) if self.arriving.is_some() => self.held_back.push(event),
             SourceEvent::Records(block) => {
                 self.underway.add(block.memory());
                 self.busy_until = self.now + BUSY_FOR;
                 if let Some(at_end) = self.held.get_mut(&block.partition) {
                     *at_end = false;
                 }
-                self.tell(News::Records(block));
+                self.hand_over(Read::Records(block));
             }
             SourceEvent::Assigned { partitions, epoch, group_is_new } => {
                 self.metrics.readiness().set_brokers_reachable(true);
@@ -174,17 +186,17 @@ impl Poller {
             }
             SourceEvent::Revoked(partitions) => {
                 self.leave(&partitions, RebalanceEvent::Revoked);
-                self.tell(News::Revoked(partitions));
+                self.tell(Change::Revoked(partitions));
             }
             SourceEvent::Lost(partitions) => {
                 self.leave(&partitions, RebalanceEvent::Lost);
-                self.tell(News::Lost(partitions));
+                self.tell(Change::Lost(partitions));
             }
             SourceEvent::EndOfPartition { partition, epoch, next } => {
                 if let Some(at_end) = self.held.get_mut(&partition) {
                     *at_end = true;
                 }
-                self.tell(News::End { partition, epoch, next });
+                self.hand_over(Read::End { partition, epoch, next });
             }
             SourceEvent::OutOfRange { partition, message, .. } => {
                 tracing::error!(topic = &*partition.topic, partition = partition.partition, "{message}");
@@ -192,7 +204,7 @@ impl Poller {
             }
             SourceEvent::Committed { token, outcomes } => {
                 self.commits = self.commits.saturating_sub(1);
-                self.tell(News::Committed { token, outcomes });
+                self.tell(Change::Committed { token, outcomes });
             }
             SourceEvent::Trouble(Trouble { message, .. }) => {
                 self.metrics.readiness().set_brokers_reachable(false);
@@ -234,7 +246,10 @@ impl Poller {
         self.metrics.readiness().set_assigned(!self.held.is_empty());
         tracing::info!(partitions = arrivals.len(), held = self.held.len(), "partitions assigned");
         self.busy_until = self.now + BUSY_FOR;
-        self.tell(News::Assigned { partitions: arrivals, epoch });
+        self.tell(Change::Assigned { partitions: arrivals, epoch });
+        for event in std::mem::take(&mut self.held_back) {
+            self.hear(event)?;
+        }
         Ok(())
     }
 
@@ -270,7 +285,7 @@ impl Poller {
         match self.client.watermarks(&some, ASK_ENDS_WAIT) {
             Ok(found) => {
                 self.ask_ends_at = self.now + ASK_ENDS_EVERY;
-                self.tell(News::Ends(found.into_iter().map(|w| (w.partition, w.high)).collect()));
+                self.tell(Change::Ends(found.into_iter().map(|w| (w.partition, w.high)).collect()));
             }
             // The lag stays as it was last known.
             Err(error) => {
@@ -298,11 +313,11 @@ impl Companion for Poller {
 
     fn step(&mut self, now: Instant, max_wait: Duration) -> ComponentResult<CompanionStep> {
         self.now = now;
-        if self.news.is_abandoned() {
+        if self.records.is_abandoned() {
             return Ok(CompanionStep::Finished);
         }
         self.obey()?;
-        self.sent |= self.news.pump();
+        self.sent |= self.changes.pump() | self.records.pump();
         self.poll(max_wait)?;
         self.arrive(max_wait)?;
         self.ask_ends();
@@ -315,6 +330,7 @@ impl Companion for Poller {
     fn close(&mut self, deadline: Instant) {
         // Commits that were ordered are sent before the member leaves.
         self.obey().ok();
+        self.metrics.readiness().set_assigned(false);
         if let Err(error) = self.client.close(deadline - self.now) {
             tracing::warn!("could not leave the consumer group in time: {error}");
         }

@@ -82,6 +82,11 @@ impl Round {
         Some(answer)
     }
 
+    /// When values are sent again that were not committed, if there are any.
+    pub(super) fn send_again_at(&self) -> Option<Instant> {
+        (self.sent.is_none() && !self.values.is_empty()).then_some(self.send_at)
+    }
+
     /// The values of a partition that has left are no longer ours to commit.
     pub(super) fn forget(&mut self, is_gone: impl Fn(&Commit) -> bool) {
         // An answer on its way has one outcome for each value that was sent.

@@ -1,4 +1,6 @@
 //! The spout and the sink over fake clients, in virtual time.
 
 mod bench;
+mod cut;
+mod sink;
 mod source;

@@ -280,3 +280,77 @@ fn a_full_ring_stops_the_records_and_not_the_polling() {
     }
     assert_eq!(all, 100_000);
 }
+
+#[test]
+fn answers_and_revokes_do_not_wait_behind_records_that_nobody_wants() {
+    let broker = broker(20_000);
+    let options = KafkaSpoutOptions { max_pending_records: 10, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    let outs = bench.drain();
+    assert_eq!(outs.len(), 10);
+    bench.ack(&outs[0]);
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(bench.committed(0), Some(1));
+    broker.get().events.push_back(SourceEvent::Revoked(vec![tp(0)]));
+    bench.drain();
+    bench.ack(&outs[1]);
+    assert_eq!(bench.spout.late(), 1);
+}
+
+#[test]
+fn a_partition_that_hoards_memory_behind_an_open_record_is_paused_alone() {
+    let broker = broker(0);
+    let large = "x".repeat(10_000);
+    (0..40).for_each(|_| broker.produce(0, Some(large.as_bytes())));
+    broker.produce(1, Some(b"first"));
+    let options = KafkaSpoutOptions { max_pending_bytes: 1 << 20, poll_records: 1, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    let held: Vec<_> = (0..5).flat_map(|_| bench.after(Duration::from_secs(1))).filter(|out| out.text == large).collect();
+    (0..100).for_each(|_| broker.produce(0, Some(large.as_bytes())));
+    for round in 0..5 {
+        let more: Vec<_> = bench.after(Duration::from_secs(1));
+        assert!(round < 2 || more.iter().all(|out| out.text != large), "it goes on");
+    }
+    assert_eq!(broker.get().paused, [tp(0)]);
+    broker.produce(1, Some(b"second"));
+    assert_eq!(texts(&bench.after(Duration::from_secs(1))), ["second"]);
+    held.iter().for_each(|out| bench.ack(out));
+}
+
+#[test]
+fn every_part_of_a_record_can_be_a_field() {
+    use crate::kafka::RecordField::{Key, Offset, Partition, Timestamp, Topic, Value};
+    let broker = broker(1);
+    let options =
+        KafkaSpoutOptions { fields: vec![Topic, Partition, Offset, Key, Timestamp, Value], ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    assert_eq!(texts(&bench.drain()), ["lines|0|0|null|7|line 0"]);
+}
+
+/// Not a benchmark: shows what a record costs in the spout, from block to tuple and back (`--ignored --nocapture`).
+#[test]
+#[ignore = "a measurement"]
+fn what_a_record_costs() {
+    let broker = FakeBroker::default();
+    let line = "one two three four five six seven eight nine ten eleven twelve";
+    (0..400_000).for_each(|_| broker.produce(0, Some(line.as_bytes())));
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let clock = crate::clock::Clock::system();
+    let (mut emitting, mut acking, mut records) = (Duration::ZERO, Duration::ZERO, 0);
+    while records < 300_000 {
+        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+        for _ in 0..64 {
+            let start = clock.now();
+            let roots = bench.emit_only();
+            emitting += clock.now() - start;
+            records += roots.len();
+            let start = clock.now();
+            roots.iter().for_each(|(slot, seq)| bench.spout.ack(crate::kafka::pending::message_id(*slot, *seq)));
+            acking += clock.now() - start;
+        }
+    }
+    #[expect(clippy::print_stdout, reason = "what it is for")]
+    {
+        println!("emit {} ns, ack {} ns a record", emitting.as_nanos() / records as u128, acking.as_nanos() / records as u128);
+    }
+}

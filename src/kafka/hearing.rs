@@ -1,0 +1,154 @@
+//! What the spout hears from its poller: partitions that come and go, records, ends, answers.
+
+use super::{
+    channel::{Arrival, Change, Order, Read},
+    client::{AssignmentEpoch, TopicPartition},
+    gauges::PartitionGauges,
+    offsets::Seq,
+    partition::Partition,
+    pending::MAX_SLOTS,
+    source::{KafkaSpout, Slot},
+};
+use crate::topology::{ComponentError, Delivery};
+
+/// Records that wait in the spout for their first emission, at which no more blocks are taken.
+const ENOUGH_WAITING: u64 = 4096;
+/// Under at-most-once one batch waits for its commit while another is emitted.
+const ENOUGH_WAITING_FOR_COMMIT: u64 = 65_536;
+
+impl KafkaSpout {
+    /// Hears what the poller says, as far as there is use for more records.
+    pub(super) fn hear_news(&mut self) {
+        if let Some(orders) = &mut self.orders {
+            orders.pump();
+        }
+        self.hear_changes();
+        while self.wants_records() {
+            let Some(records) = &mut self.records else { return };
+            let Some(item) = self.early.take().or_else(|| records.pop().ok()) else { return };
+            // What has changed before the poller sent this has changed here too.
+            self.hear_changes();
+            if item.epoch() > self.newest_epoch {
+                // An assignment that is still on its way on the other side: dropped, these records would be lost.
+                self.early = Some(item);
+                return;
+            }
+            self.hear_records(item);
+        }
+    }
+
+    /// Changes overtake records: the answer to a commit, or a revoke, must not wait behind records that nobody wants.
+    fn hear_changes(&mut self) {
+        while let Some(Ok(change)) = self.changes.as_mut().map(rtrb::Consumer::pop) {
+            self.hear(change);
+        }
+    }
+
+    fn wants_records(&self) -> bool {
+        let enough = match self.delivery {
+            Delivery::AtMostOnce => ENOUGH_WAITING_FOR_COMMIT,
+            Delivery::AtLeastOnce | Delivery::NoGuarantee => ENOUGH_WAITING,
+        };
+        let (mut waiting, mut bytes) = (0, 0);
+        for partition in self.live() {
+            // What a stuck partition holds must not keep the others from coming.
+            let emittable = partition.emittable(self.options.max_ahead);
+            let gated = partition.pending.unemitted() > 0 && partition.allowed.0 != u64::MAX;
+            waiting += if gated { partition.pending.unemitted() } else { emittable };
+            bytes += partition.pending.bytes();
+        }
+        waiting < enough && bytes < self.options.max_pending_bytes
+    }
+
+    fn hear_records(&mut self, item: Read) {
+        match item {
+            Read::Records(block) => {
+                self.underway.take(block.memory());
+                let slot = self.find(&block.partition).and_then(|at| self.slots.get_mut(at)?.as_mut());
+                let back = match slot {
+                    Some(slot) if slot.partition.epoch == block.epoch => {
+                        let bytes = block.bytes().len();
+                        let (records, back) = slot.partition.take(block);
+                        slot.gauges.consumed(records, bytes);
+                        back
+                    }
+                    _ => Some(block),
+                };
+                if let Some(block) = back {
+                    self.order(Order::Recycle(block));
+                }
+            }
+            Read::End { partition, epoch, next } => {
+                let slot = self.find(&partition).and_then(|at| self.slots.get_mut(at)?.as_mut());
+                if let Some(slot) = slot.filter(|slot| slot.partition.epoch == epoch) {
+                    slot.partition.pass(next);
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, change: Change) {
+        match change {
+            Change::Assigned { partitions, epoch } => {
+                self.was_assigned = true;
+                self.newest_epoch = self.newest_epoch.max(epoch);
+                for arrival in partitions {
+                    self.arrive(arrival, epoch);
+                }
+            }
+            // Nothing of what is in flight is awaited: it was not committed, so whoever gets the partition repeats it.
+            Change::Revoked(partitions) | Change::Lost(partitions) => {
+                for partition in &partitions {
+                    self.leave(partition);
+                }
+                self.order(Order::Release);
+            }
+            Change::Ends(ends) => {
+                for (partition, end) in ends {
+                    if let Some(slot) = self.find(&partition).and_then(|at| self.slots.get_mut(at)?.as_mut()) {
+                        slot.partition.known_end = slot.partition.known_end.max(Some(end));
+                    }
+                }
+            }
+            Change::Committed { token, outcomes } => self.committed(token, &outcomes),
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival, epoch: AssignmentEpoch) {
+        self.leave(&arrival.partition);
+        let free = self.slots.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.slots.len());
+        if at >= MAX_SLOTS {
+            self.broken = Some(ComponentError::permanent(format!("more than {MAX_SLOTS} partitions for one spout")));
+            return;
+        }
+        if at == self.slots.len() {
+            self.slots.push(None);
+            self.next_seqs.push(Seq(0));
+        }
+        let first = self.next_seqs.get(at).copied().unwrap_or(Seq(0));
+        let gated = self.delivery == Delivery::AtMostOnce;
+        let gauges = PartitionGauges::new(&self.metrics, &arrival.partition);
+        let partition = Partition::new(arrival, epoch, first, self.options.retry, gated);
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = Some(Slot { partition, gauges });
+        }
+    }
+
+    pub(super) fn leave(&mut self, id: &TopicPartition) {
+        let Some(at) = self.find(id) else { return };
+        let Some(Slot { partition, gauges }) = self.slots.get_mut(at).and_then(Option::take) else { return };
+        if let Some(next) = self.next_seqs.get_mut(at) {
+            *next = partition.frontier.next_seq();
+        }
+        drop(gauges);
+        self.metrics.forget_partition(&id.topic, id.partition);
+        for round in [&mut self.round, &mut self.ahead].into_iter().flatten() {
+            round.forget(|value| value.partition == *id);
+        }
+        self.ahead_allows.retain(|(slot, _)| *slot != at);
+        for block in partition.pending.into_blocks() {
+            self.order(Order::Recycle(block));
+        }
+    }
+}
