@@ -2,7 +2,7 @@
 //!
 //! It takes a tuple when it has its bytes; the broker's acknowledgement is counted by flush, and gates the commit.
 
-use std::{collections::VecDeque, fmt, io::Write as _, time::Duration};
+use std::{collections::VecDeque, fmt, io::Write as _, sync::Arc, time::Duration};
 
 use super::{
     client::{DeliveryFailure, DeliveryReport, FailedRecord, FlushId, ProduceBatch, SinkClient},
@@ -76,7 +76,7 @@ impl KafkaSink {
             client: None,
             key: None,
             value: 0,
-            batch: ProduceBatch::new(options.topic.clone()),
+            batch: ProduceBatch::new(Arc::clone(&options.topic)),
             taken: 0,
             latest: Latest::default(),
             flights: VecDeque::from([Flight { flush: FlushId(0), open: 0 }]),

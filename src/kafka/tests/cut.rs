@@ -1,12 +1,12 @@
 //! The commit cut: whatever happens between freeze and commit, exactly the frozen values are committed.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use proptest::prelude::*;
 
 use super::bench::{Bench, Out};
 use crate::{
-    kafka::{KafkaSpoutOptions, fake::FakeBroker},
+    kafka::{KafkaSpoutOptions, fake::FakeBroker, retry::RetryPolicy},
     topology::{CommitNumber, CommitState, ComponentError, Spout as _},
 };
 
@@ -65,87 +65,114 @@ fn offset(out: &Out) -> i64 {
     out.text.parse().unwrap()
 }
 
-fn run(steps: Vec<Step>) {
-    let broker = FakeBroker::default();
-    broker.hole(0);
-    let mut model = Model { end: 1, ..Model::default() };
-    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
-    let (mut open, mut frozen, mut number): (Vec<Out>, Option<CommitNumber>, _) = (Vec::new(), None, None);
-    for step in steps {
-        match step {
+/// One history.
+struct Run {
+    broker: FakeBroker,
+    model: Model,
+    bench: Bench,
+    open: Vec<Out>,
+    frozen: Option<CommitNumber>,
+    /// A commit on its way.
+    number: Option<CommitNumber>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let broker = FakeBroker::default();
+        broker.hole(0);
+        let bench = Bench::new(&broker, KafkaSpoutOptions { retry: patient(), ..KafkaSpoutOptions::default() });
+        let model = Model { end: 1, ..Model::default() };
+        Self { broker, model, bench, open: Vec::new(), frozen: None, number: None }
+    }
+
+    fn emit(&mut self) {
+        self.open.extend(self.bench.after(Duration::from_secs(10)));
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
             Step::Produce => {
-                broker.produce(0, Some(model.end.to_string().as_bytes()));
-                model.offsets.push(model.end);
-                model.end += 1;
+                self.broker.produce(0, Some(self.model.end.to_string().as_bytes()));
+                self.model.offsets.push(self.model.end);
+                self.model.end += 1;
             }
             Step::Hole => {
-                broker.hole(0);
-                model.end += 1;
+                self.broker.hole(0);
+                self.model.end += 1;
             }
-            Step::Emit => {
-                bench.now = bench.now + std::time::Duration::from_secs(10);
-                open.extend(bench.drain());
+            Step::Emit => self.emit(),
+            Step::Ack(at) if !self.open.is_empty() => {
+                let out = self.open.swap_remove(at % self.open.len());
+                self.bench.ack(&out);
+                self.model.done.insert(offset(&out));
             }
-            Step::Ack(at) if !open.is_empty() => {
-                let out = open.swap_remove(at % open.len());
-                bench.ack(&out);
-                model.done.insert(offset(&out));
+            Step::Fail(at) if !self.open.is_empty() => {
+                let out = self.open.swap_remove(at % self.open.len());
+                self.bench.fail(&out, &ComponentError::new("again"));
             }
-            Step::Fail(at) if !open.is_empty() => {
-                let out = open.swap_remove(at % open.len());
-                bench.fail(&out, &ComponentError::new("again"));
-                // After four failures it is a dead letter, and as good as done once that is stored.
-                bench.drain().into_iter().for_each(|out| open.push(out));
-                if !bench.letters.get().sent.is_empty() {
-                    return;
-                }
+            Step::Freeze if self.number.is_none() => {
+                self.frozen = Some(self.bench.freeze());
+                self.model.frozen = Some(self.model.done.clone());
             }
-            Step::Freeze if number.is_none() => {
-                frozen = Some(bench.freeze());
-                model.frozen = Some(model.done.clone());
-            }
-            Step::Commit if number.is_none() => {
-                let Some(n) = frozen.take() else { continue };
-                model.durable.extend(model.frozen.take().unwrap_or_default());
-                bench.spout.commit(n).unwrap();
-                number = Some(n);
-            }
-            Step::Answer if number.is_some() => {
-                assert_eq!(bench.commit_state(), CommitState::Done);
-                number = None;
-            }
-            Step::Crash => {
-                // What is on its way may or may not arrive.
-                bench = Bench::new(&broker, KafkaSpoutOptions::default());
-                let next = bench.committed(0).unwrap_or(0);
-                (frozen, number, model.frozen) = (None, None, None);
-                open.clear();
-                // Only what is committed stays done.
-                model.done.retain(|o| *o < next);
-                model.durable.retain(|o| *o < next);
-            }
-            _ => {}
+            Step::Commit if self.number.is_none() => self.commit(),
+            Step::Answer if self.number.take().is_some() => assert_eq!(self.bench.commit_state(), CommitState::Done),
+            Step::Crash => self.crash(),
+            Step::Ack(_) | Step::Fail(_) | Step::Freeze | Step::Commit | Step::Answer => {}
         }
-        let committed = bench.committed(0).unwrap_or(0);
-        assert!(model.covers(committed), "{committed} covers records that are not durable");
-        assert!(broker.get().commits.is_sorted(), "a commit went back");
     }
-    // Nothing is lost: what is not committed comes, and in the end all of it is.
-    for _ in 0..100 {
-        bench.now = bench.now + std::time::Duration::from_secs(10);
-        open.extend(bench.drain());
-        open.drain(..).for_each(|out| bench.ack(&out));
+
+    fn commit(&mut self) {
+        let Some(number) = self.frozen.take() else { return };
+        self.model.durable.extend(self.model.frozen.take().unwrap_or_default());
+        self.bench.spout.commit(number).unwrap();
+        self.number = Some(number);
     }
-    if number.is_some() {
-        let _state = bench.commit_state();
+
+    /// Only what is committed stays done. What is on its way never arrives.
+    fn crash(&mut self) {
+        self.bench = Bench::new(&self.broker, KafkaSpoutOptions { retry: patient(), ..KafkaSpoutOptions::default() });
+        let next = self.bench.committed(0).unwrap_or(0);
+        (self.frozen, self.number, self.model.frozen) = (None, None, None);
+        self.open.clear();
+        self.model.done.retain(|o| *o < next);
+        self.model.durable.retain(|o| *o < next);
     }
-    assert_eq!(bench.commit_now(), CommitState::Done);
-    assert_eq!(bench.committed(0), Some(model.end));
+
+    fn check(&self) {
+        let committed = self.bench.committed(0).unwrap_or(0);
+        assert!(self.model.covers(committed), "{committed} covers records that are not durable");
+        assert!(self.broker.get().commits.is_sorted(), "a commit went back");
+    }
+
+    /// Nothing is lost: what is not committed comes, and in the end all of it is.
+    fn finish(mut self) {
+        for _ in 0..100 {
+            self.emit();
+            for out in std::mem::take(&mut self.open) {
+                self.bench.ack(&out);
+            }
+        }
+        if self.number.is_some() {
+            assert_eq!(self.bench.commit_state(), CommitState::Done);
+        }
+        assert_eq!(self.bench.commit_now(), CommitState::Done);
+        assert_eq!(self.bench.committed(0), Some(self.model.end));
+    }
+}
+
+/// Nothing is given up: a dead letter would be done without an ack.
+fn patient() -> RetryPolicy {
+    RetryPolicy { max_retries: u32::MAX, ..RetryPolicy::default() }
 }
 
 proptest! {
     #[test]
     fn trees_that_finish_between_freeze_and_commit_are_not_committed(steps in steps()) {
-        run(steps);
+        let mut run = Run::new();
+        for step in &steps {
+            run.step(step);
+            run.check();
+        }
+        run.finish();
     }
 }
