@@ -1,6 +1,6 @@
 //! What the Kafka client costs by itself, all threads counted: nanoseconds of CPU a record, through the client ports.
 //!
-//! `KAFKA_BOOTSTRAP=127.0.0.1:9092 cargo bench --bench client [-- RECORDS]`. Without a broker it does nothing.
+//! `KAFKA_BOOTSTRAP=127.0.0.1:9092 cargo bench --bench client [-- RECORDS PROPERTY=VALUE...]`. Without a broker it does nothing.
 
 use std::{
     env,
@@ -24,6 +24,9 @@ use stormglass::{
 
 const BATCH: usize = 64;
 
+/// The bytes that differ between records, from a number and a line of text.
+type Sample = dyn Fn(u64, &[u8]) -> Vec<u8>;
+
 /// CPU of all threads of this process.
 fn cpu() -> Result<Duration, Box<dyn Error>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
@@ -36,24 +39,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("KAFKA_BOOTSTRAP is not set: nothing measured");
         return Ok(());
     };
-    let records = env::args()
-        .skip(1)
-        .find_map(|a| a.parse().ok())
-        .unwrap_or(2_000_000);
-    let connection = Connection {
-        brokers,
-        ..Connection::default()
-    };
+    let records = env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(2_000_000);
+    let properties = env::args().skip(1).filter_map(|argument| {
+        let (name, value) = argument.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    });
+    let connection = Connection { brokers, overrides: properties.collect(), ..Connection::default() };
     let admin = Admin::new(&connection, Duration::from_secs(30), Clock::system())?;
     let topic = format!("bench-client-{}", std::process::id());
     admin.ensure_topic(&topic, 4, &[])?;
-    for round in 0..3 {
-        produce(&connection, &topic, "unkeyed 75 B", records, &|_, line| {
-            line.to_vec()
-        })?;
-        produce(&connection, &topic, "keyed 24 B", records, &|n, _| {
-            format!("{:015}", n % 10_000).into_bytes()
-        })?;
+    let lines: &Sample = &|_, line| line.to_vec();
+    let words: &Sample = &|n, _| format!("{:015}", n % 10_000).into_bytes();
+    for round in 0..6 {
+        let (what, sample) = if round % 2 == 0 { ("unkeyed 75 B", lines) } else { ("keyed 24 B", words) };
+        produce(&connection, &topic, what, records, sample)?;
         consume(&connection, &topic, round)?;
         admin.delete_topic(&topic)?;
         admin.ensure_topic(&topic, 4, &[])?;
@@ -68,7 +67,7 @@ fn produce(
     topic: &str,
     what: &str,
     records: u64,
-    bytes: &dyn Fn(u64, &[u8]) -> Vec<u8>,
+    bytes: &Sample,
 ) -> Result<(), Box<dyn Error>> {
     let line = b"lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempo";
     let mut sink = RdkafkaSink::new(&SinkOptions::new(connection.clone()), Clock::system())?;
@@ -82,16 +81,8 @@ fn produce(
         batch.clear();
         for n in sent..sent + BATCH as u64 {
             let sample = &samples[(n % 10_000) as usize];
-            let (key, value) = if keyed {
-                (Some(&sample[..]), &b"123456789"[..])
-            } else {
-                (None, &sample[..])
-            };
-            batch.push(&ProduceRecord {
-                key,
-                value: Some(value),
-                ..Default::default()
-            });
+            let (key, value) = if keyed { (Some(&sample[..]), &b"123456789"[..]) } else { (None, &sample[..]) };
+            batch.push(&ProduceRecord { key, value: Some(value), ..Default::default() });
         }
         let mut at = 0;
         while at < batch.len() {
@@ -123,17 +114,12 @@ fn consume(connection: &Connection, topic: &str, round: u32) -> Result<(), Box<d
             match event {
                 SourceEvent::Records(block) => {
                     records += block.len() as u64;
-                    bytes += (0..block.len())
-                        .map(|i| block.value(i).map_or(0, <[u8]>::len))
-                        .sum::<usize>();
+                    bytes += (0..block.len()).map(|i| block.value(i).map_or(0, <[u8]>::len)).sum::<usize>();
                     source.recycle(block);
                 }
                 SourceEvent::Assigned { partitions, .. } => {
                     open = partitions.len();
-                    let from: Vec<_> = partitions
-                        .into_iter()
-                        .map(|p| (p.partition, Position::Beginning))
-                        .collect();
+                    let from: Vec<_> = partitions.into_iter().map(|p| (p.partition, Position::Beginning)).collect();
                     source.assign(&from)?;
                 }
                 SourceEvent::EndOfPartition { .. } => open -= 1,
@@ -141,29 +127,12 @@ fn consume(connection: &Connection, topic: &str, round: u32) -> Result<(), Box<d
             }
         }
     }
-    report(
-        &format!(
-            "consume ({bytes} bytes, {} records a poll)",
-            records / polls
-        ),
-        records,
-        start,
-        cpu_start,
-    )
+    report(&format!("consume ({bytes} bytes, {} records a poll)", records / polls), records, start, cpu_start)
 }
 
-fn report(
-    what: &str,
-    records: u64,
-    start: Instant,
-    cpu_start: Duration,
-) -> Result<(), Box<dyn Error>> {
+fn report(what: &str, records: u64, start: Instant, cpu_start: Duration) -> Result<(), Box<dyn Error>> {
     let (wall, cpu) = (start.elapsed(), cpu()?.saturating_sub(cpu_start));
     let each = |d: Duration| d.as_nanos() as f64 / records as f64;
-    println!(
-        "{what:48} {records:9} records {:5.0} ns CPU each, {:5.0} ns wall",
-        each(cpu),
-        each(wall)
-    );
+    println!("{what:48} {records:9} records {:5.0} ns CPU each, {:5.0} ns wall", each(cpu), each(wall));
     Ok(())
 }

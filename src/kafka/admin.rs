@@ -29,9 +29,7 @@ pub struct Admin {
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin")
-            .field("brokers", &self.brokers)
-            .finish_non_exhaustive()
+        f.debug_struct("Admin").field("brokers", &self.brokers).finish_non_exhaustive()
     }
 }
 
@@ -40,29 +38,15 @@ impl Admin {
     ///
     /// # Errors
     /// A property that the client does not accept.
-    pub fn new(
-        connection: &Connection,
-        max_wait: Duration,
-        clock: Clock,
-    ) -> Result<Self, ClientError> {
+    pub fn new(connection: &Connection, max_wait: Duration, clock: Clock) -> Result<Self, ClientError> {
         let config = config(&admin_properties(connection));
         drop(native(&config)?);
-        let client = config
-            .create_with_context(LastError::default())
-            .map_err(|error| creation_error(&error))?;
+        let client = config.create_with_context(LastError::default()).map_err(|error| creation_error(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
-            .map_err(|error| {
-                ClientError::new(ErrorKind::Other, format!("cannot start a timer: {error}"))
-            })?;
-        Ok(Self {
-            client,
-            runtime,
-            brokers: connection.brokers.clone(),
-            max_wait,
-            clock,
-        })
+            .map_err(|error| ClientError::new(ErrorKind::Other, format!("cannot start a timer: {error}")))?;
+        Ok(Self { client, runtime, brokers: connection.brokers.clone(), max_wait, clock })
     }
 
     /// The number of partitions of a topic; `None` if it does not exist.
@@ -70,8 +54,7 @@ impl Admin {
     /// # Errors
     /// No broker answers, access is denied.
     pub fn partitions(&self, topic: &str) -> Result<Option<i32>, ClientError> {
-        partition_count(self.client.inner(), topic, self.max_wait, &self.brokers)
-            .map_err(|error| self.explain(error))
+        partition_count(self.client.inner(), topic, self.max_wait, &self.brokers).map_err(|error| self.explain(error))
     }
 
     /// Makes a topic if there is none of its name, and waits until it can be used. Says whether it was made; one that
@@ -79,19 +62,15 @@ impl Admin {
     ///
     /// # Errors
     /// No broker answers, access is denied, the broker does not accept the name or a setting.
-    pub fn ensure_topic(
-        &self,
-        topic: &str,
-        partitions: i32,
-        settings: &[(&str, &str)],
-    ) -> Result<bool, ClientError> {
+    pub fn ensure_topic(&self, topic: &str, partitions: i32, settings: &[(&str, &str)]) -> Result<bool, ClientError> {
         if self.partitions(topic)?.is_some() {
             return Ok(false);
         }
-        let new = settings.iter().fold(
-            NewTopic::new(topic, partitions, TopicReplication::Fixed(-1)),
-            |new, (name, value)| new.set(name, value),
-        );
+        let new = settings
+            .iter()
+            .fold(NewTopic::new(topic, partitions, TopicReplication::Fixed(-1)), |new, (name, value)| {
+                new.set(name, value)
+            });
         let what = format!("making topic {topic:?} with {partitions} partitions");
         let answers = self.wait(&what, self.client.create_topics([&new], &self.request()))?;
         let made = match answers.into_iter().next() {
@@ -112,10 +91,7 @@ impl Admin {
         let what = format!("removing topic {topic:?}");
         let answers = self.wait(&what, self.client.delete_topics(&[topic], &self.request()))?;
         match answers.into_iter().next() {
-            Some(Err((
-                _,
-                RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic,
-            ))) => {
+            Some(Err((_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic))) => {
                 return Ok(false);
             }
             Some(Err((_, code))) => return Err(sentence(code, "", &what, &self.brokers)),
@@ -132,16 +108,11 @@ impl Admin {
     pub fn topic_setting(&self, topic: &str, name: &str) -> Result<Option<String>, ClientError> {
         let what = format!("settings of topic {topic:?}");
         let topic = ResourceSpecifier::Topic(topic);
-        let answers = self.wait(
-            &what,
-            self.client.describe_configs([&topic], &self.request()),
-        )?;
+        let answers = self.wait(&what, self.client.describe_configs([&topic], &self.request()))?;
         match answers.into_iter().next() {
-            Some(Ok(found)) => Ok(found
-                .entries
-                .into_iter()
-                .find(|entry| entry.name == name)
-                .and_then(|entry| entry.value)),
+            Some(Ok(found)) => {
+                Ok(found.entries.into_iter().find(|entry| entry.name == name).and_then(|entry| entry.value))
+            }
             Some(Err(code)) => Err(sentence(code, "", &what, &self.brokers)),
             None => Ok(None),
         }
@@ -149,48 +120,24 @@ impl Admin {
 
     fn request(&self) -> AdminOptions {
         let wait = Some(Timeout::After(self.max_wait));
-        AdminOptions::new()
-            .request_timeout(wait)
-            .operation_timeout(wait)
+        AdminOptions::new().request_timeout(wait).operation_timeout(wait)
     }
 
-    fn wait<T>(
-        &self,
-        what: &str,
-        answer: impl Future<Output = KafkaResult<T>>,
-    ) -> Result<T, ClientError> {
+    fn wait<T>(&self, what: &str, answer: impl Future<Output = KafkaResult<T>>) -> Result<T, ClientError> {
         // The client's own time-out should come first; this one is for the day when it does not.
         let bound = self.max_wait + Duration::from_secs(1);
-        match self
-            .runtime
-            .block_on(async { tokio::time::timeout(bound, answer).await })
-        {
+        match self.runtime.block_on(async { tokio::time::timeout(bound, answer).await }) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(self.explain(call_error(&error, what, &self.brokers))),
-            Err(_) => Err(self.explain(sentence(
-                RDKafkaErrorCode::OperationTimedOut,
-                "",
-                what,
-                &self.brokers,
-            ))),
+            Err(_) => Err(self.explain(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers))),
         }
     }
 
-    fn wait_for(
-        &self,
-        what: &str,
-        topic: &str,
-        there: impl Fn(Option<i32>) -> bool,
-    ) -> Result<(), ClientError> {
+    fn wait_for(&self, what: &str, topic: &str, there: impl Fn(Option<i32>) -> bool) -> Result<(), ClientError> {
         let deadline = self.clock.now() + self.max_wait;
         while !there(self.partitions(topic)?) {
             if self.clock.now() >= deadline {
-                return Err(sentence(
-                    RDKafkaErrorCode::OperationTimedOut,
-                    "",
-                    what,
-                    &self.brokers,
-                ));
+                return Err(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers));
             }
             std::thread::sleep(LOOK_EVERY);
         }

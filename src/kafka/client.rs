@@ -50,10 +50,7 @@ impl TopicPartition {
     /// Partition `partition` of `topic`.
     #[must_use]
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
-        Self {
-            topic: topic.into(),
-            partition,
-        }
+        Self { topic: topic.into(), partition }
     }
 }
 
@@ -254,12 +251,7 @@ pub trait SourceClient: Send {
     ///
     /// # Errors
     /// The partition is not assigned, or the client cannot recover.
-    fn seek(
-        &mut self,
-        partition: &TopicPartition,
-        to: Position,
-        max_wait: Duration,
-    ) -> Result<(), ClientError>;
+    fn seek(&mut self, partition: &TopicPartition, to: Position, max_wait: Duration) -> Result<(), ClientError>;
 
     /// Commits without waiting; [`SourceEvent::Committed`] with `token` is the answer. A commit waits inside the client
     /// for the answer of the one before, so commits reach the broker in the order of the calls.
@@ -276,11 +268,8 @@ pub trait SourceClient: Send {
     ///
     /// # Errors
     /// A partition does not exist, no broker answers, access is denied.
-    fn watermarks(
-        &mut self,
-        partitions: &[TopicPartition],
-        max_wait: Duration,
-    ) -> Result<Vec<Watermarks>, ClientError>;
+    fn watermarks(&mut self, partitions: &[TopicPartition], max_wait: Duration)
+    -> Result<Vec<Watermarks>, ClientError>;
 
     /// Takes a block's memory back. Optional: a block that is dropped is no leak.
     fn recycle(&mut self, block: RecordBlock) {
@@ -357,11 +346,7 @@ pub trait SinkClient: Send {
     ///
     /// # Errors
     /// Only what this client cannot recover from; records that are still in flight have no report then.
-    fn poll(
-        &mut self,
-        max_wait: Duration,
-        reports: &mut Vec<DeliveryReport>,
-    ) -> Result<(), ClientError>;
+    fn poll(&mut self, max_wait: Duration, reports: &mut Vec<DeliveryReport>) -> Result<(), ClientError>;
 
     /// Records taken and not yet reported.
     fn in_flight(&self) -> usize;
@@ -374,11 +359,7 @@ pub trait SinkClient: Send {
     ///
     /// # Errors
     /// Not everything was sent in time, or the client had a fatal error before.
-    fn close(
-        &mut self,
-        max_wait: Duration,
-        reports: &mut Vec<DeliveryReport>,
-    ) -> Result<(), ClientError>;
+    fn close(&mut self, max_wait: Duration, reports: &mut Vec<DeliveryReport>) -> Result<(), ClientError>;
 }
 
 /// What kind of error it is, for whoever chooses by it (an exit code, a retry).
@@ -418,9 +399,6 @@ pub struct ClientError {
 impl ClientError {
     /// An error of a kind with its sentence.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-        }
+        Self { kind, message: message.into() }
     }
 }

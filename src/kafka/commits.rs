@@ -48,11 +48,7 @@ impl Commits {
         let Some((token, values)) = self.waiting.pop_front() else {
             return Next::Nothing;
         };
-        let current: Vec<Commit> = values
-            .iter()
-            .filter(|value| is_current(value, assignments))
-            .cloned()
-            .collect();
+        let current: Vec<Commit> = values.iter().filter(|value| is_current(value, assignments)).cloned().collect();
         if current.is_empty() {
             let outcomes = values.iter().map(|_| CommitOutcome::Rebalanced).collect();
             return Next::Tell(SourceEvent::Committed { token, outcomes });
@@ -71,9 +67,8 @@ impl Commits {
     ) -> Option<SourceEvent> {
         let (token, values) = self.sent.take()?;
         let outcome = |value: &Commit| {
-            let found = each.iter().find(|(topic, n, _)| {
-                *n == value.partition.partition && **topic == *value.partition.topic
-            });
+            let found =
+                each.iter().find(|(topic, n, _)| *n == value.partition.partition && **topic == *value.partition.topic);
             match (whole, found) {
                 // Not in the list: it was not sent, being of an earlier assignment.
                 (None, None) => CommitOutcome::Rebalanced,
@@ -94,25 +89,20 @@ fn is_current(value: &Commit, assignments: &impl Assignments) -> bool {
 
 fn failure(code: RDKafkaErrorCode, value: &Commit, current: bool, group: &str) -> CommitOutcome {
     use RDKafkaErrorCode as E;
-    let Commit {
-        partition, next, ..
-    } = value;
+    let Commit { partition, next, .. } = value;
     let what = format!("commit of {partition} at {next} for group {group:?}");
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "a few of librdkafka's 200 codes"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a few of librdkafka's 200 codes")]
     match code {
-        E::FencedInstanceId => CommitOutcome::Fenced(format!(
-            "{what}: another process with the same `instance` took over"
-        )),
+        E::FencedInstanceId => {
+            CommitOutcome::Fenced(format!("{what}: another process with the same `instance` took over"))
+        }
         E::OffsetMetadataTooLarge | E::InvalidCommitOffsetSize => CommitOutcome::Refused(format!(
             "{what}: the broker takes no metadata of {} bytes ({code}): raise its offset.metadata.max.bytes",
             value.metadata.len()
         )),
-        E::TopicAuthorizationFailed | E::GroupAuthorizationFailed => CommitOutcome::Refused(
-            format!("{what}: access denied ({code}): allow this user to read topic and group"),
-        ),
+        E::TopicAuthorizationFailed | E::GroupAuthorizationFailed => {
+            CommitOutcome::Refused(format!("{what}: access denied ({code}): allow this user to read topic and group"))
+        }
         // An old generation is no failure while the partition is still ours: the next try has the new one.
         _ if !current => CommitOutcome::Rebalanced,
         _ => CommitOutcome::Retriable(format!("{what}: {code}")),
@@ -164,9 +154,7 @@ mod tests {
     fn a_commit_of_an_earlier_assignment_is_never_sent() {
         let mut commits = Commits::default();
         commits.push(CommitToken(7), vec![value(0, 1)]);
-        let Next::Tell(event) = commits.next(&Ours(2)) else {
-            panic!("sent")
-        };
+        let Next::Tell(event) = commits.next(&Ours(2)) else { panic!("sent") };
         assert_eq!(outcomes(Some(event)), (7, vec![CommitOutcome::Rebalanced]));
     }
 
@@ -174,15 +162,10 @@ mod tests {
     fn what_was_left_out_of_a_commit_is_told_as_rebalanced() {
         let mut commits = Commits::default();
         commits.push(CommitToken(7), vec![value(1, 1), value(0, 1)]);
-        let Next::Send(sent) = commits.next(&Ours(1)) else {
-            panic!("not sent")
-        };
+        let Next::Send(sent) = commits.next(&Ours(1)) else { panic!("not sent") };
         assert_eq!(sent, [value(0, 1)]);
         let answer = commits.answered(None, &[("t".into(), 0, None)], &Ours(1), "g");
-        assert_eq!(
-            outcomes(answer).1,
-            [CommitOutcome::Rebalanced, CommitOutcome::Done]
-        );
+        assert_eq!(outcomes(answer).1, [CommitOutcome::Rebalanced, CommitOutcome::Done]);
     }
 
     #[test]
@@ -191,18 +174,9 @@ mod tests {
             let mut commits = Commits::default();
             commits.push(CommitToken(7), vec![value(0, 1)]);
             let _sent = commits.next(&Ours(1));
-            let answer = commits.answered(
-                Some(RDKafkaErrorCode::IllegalGeneration),
-                &[],
-                &Ours(ours),
-                "g",
-            );
+            let answer = commits.answered(Some(RDKafkaErrorCode::IllegalGeneration), &[], &Ours(ours), "g");
             let (_, outcomes) = outcomes(answer);
-            assert_eq!(
-                matches!(outcomes[0], CommitOutcome::Retriable(_)),
-                retriable,
-                "{outcomes:?}"
-            );
+            assert_eq!(matches!(outcomes[0], CommitOutcome::Retriable(_)), retriable, "{outcomes:?}");
         }
     }
 }

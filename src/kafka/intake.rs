@@ -55,11 +55,7 @@ impl Intake {
     /// From now on records of a partition belong to `epoch`.
     pub(super) fn add(&mut self, partition: TopicPartition, epoch: AssignmentEpoch) {
         self.remove(&partition);
-        self.slots.push(Slot {
-            partition,
-            epoch,
-            block: None,
-        });
+        self.slots.push(Slot { partition, epoch, block: None });
     }
 
     /// Records of a partition are dropped from now on.
@@ -72,10 +68,7 @@ impl Intake {
 
     /// The assignment of a partition, if it is assigned.
     pub(super) fn epoch(&self, partition: &TopicPartition) -> Option<AssignmentEpoch> {
-        self.slots
-            .iter()
-            .find(|slot| slot.partition == *partition)
-            .map(|slot| slot.epoch)
+        self.slots.iter().find(|slot| slot.partition == *partition).map(|slot| slot.epoch)
     }
 
     /// Takes a block's memory back.
@@ -108,15 +101,8 @@ impl Intake {
             Some(block) => block,
             none => none.insert(new_block(&mut self.pool, &slot.partition, slot.epoch)),
         };
-        block.push(
-            Offset(raw.offset),
-            raw.timestamp,
-            raw.key,
-            raw.value,
-            raw.headers,
-        );
-        self.bytes +=
-            raw.value.map_or(0, <[u8]>::len) + raw.key.map_or(0, <[u8]>::len) + raw.headers.len();
+        block.push(Offset(raw.offset), raw.timestamp, raw.key, raw.value, raw.headers);
+        self.bytes += raw.value.map_or(0, <[u8]>::len) + raw.key.map_or(0, <[u8]>::len) + raw.headers.len();
         self.bytes < BYTES_PER_POLL
     }
 
@@ -148,11 +134,7 @@ impl Intake {
             Some(RDKafkaErrorCode::PartitionEOF) => {
                 self.heard = true;
                 let next = NextOffset(raw.offset);
-                events.push(SourceEvent::EndOfPartition {
-                    partition,
-                    epoch: slot.epoch,
-                    next,
-                });
+                events.push(SourceEvent::EndOfPartition { partition, epoch: slot.epoch, next });
             }
             Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
                 self.heard = true;
@@ -160,11 +142,7 @@ impl Intake {
                     "partition {partition} does not hold the offset to go on from ({}): records were deleted before they were read, or the topic was made anew. Move the group with `stormglass reset`, or keep records longer (retention.ms)",
                     text()
                 );
-                events.push(SourceEvent::OutOfRange {
-                    partition,
-                    epoch: slot.epoch,
-                    message,
-                });
+                events.push(SourceEvent::OutOfRange { partition, epoch: slot.epoch, message });
             }
             Some(code) => self.errors.push((partition, code, text())),
         }
@@ -182,11 +160,7 @@ impl Intake {
     }
 }
 
-fn new_block(
-    pool: &mut Vec<RecordBlock>,
-    partition: &TopicPartition,
-    epoch: AssignmentEpoch,
-) -> RecordBlock {
+fn new_block(pool: &mut Vec<RecordBlock>, partition: &TopicPartition, epoch: AssignmentEpoch) -> RecordBlock {
     match pool.pop() {
         Some(used) => used.reuse(partition.clone(), epoch),
         None => RecordBlock::new(partition.clone(), epoch),

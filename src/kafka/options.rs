@@ -131,16 +131,11 @@ pub(super) fn source_properties(options: &SourceOptions) -> Properties {
         ("topic.metadata.refresh.interval.ms", "30000"),
     ]));
     let session = options.session_timeout.as_millis().to_string();
-    let heartbeat = (options.session_timeout.as_millis() / 15)
-        .clamp(100, 3000)
-        .to_string();
+    let heartbeat = (options.session_timeout.as_millis() / 15).clamp(100, 3000).to_string();
     properties.extend(pairs(&[
         ("session.timeout.ms", session.as_str()),
         ("heartbeat.interval.ms", heartbeat.as_str()),
-        (
-            "fetch.wait.max.ms",
-            options.fetch_wait.as_millis().to_string().as_str(),
-        ),
+        ("fetch.wait.max.ms", options.fetch_wait.as_millis().to_string().as_str()),
     ]));
     if let Some(instance) = &options.instance {
         properties.extend(pairs(&[("group.instance.id", instance.as_str())]));
@@ -166,18 +161,9 @@ pub(super) fn sink_properties(options: &SinkOptions) -> Properties {
         // Java's partitioner, so that a key lies where every other client looks for it.
         ("partitioner", "murmur2_random"),
         ("linger.ms", linger.as_str()),
-        (
-            "queue.buffering.max.messages",
-            options.queue_records.to_string().as_str(),
-        ),
-        (
-            "queue.buffering.max.kbytes",
-            options.queue_kib.to_string().as_str(),
-        ),
-        (
-            "delivery.timeout.ms",
-            options.delivery_timeout.as_millis().to_string().as_str(),
-        ),
+        ("queue.buffering.max.messages", options.queue_records.to_string().as_str()),
+        ("queue.buffering.max.kbytes", options.queue_kib.to_string().as_str()),
+        ("delivery.timeout.ms", options.delivery_timeout.as_millis().to_string().as_str()),
     ]));
     with_overrides(properties, &options.connection)
 }
@@ -188,19 +174,12 @@ pub(super) fn admin_properties(connection: &Connection) -> Properties {
 }
 
 fn with_overrides(mut properties: Properties, connection: &Connection) -> Properties {
-    properties.extend(
-        connection
-            .overrides
-            .iter()
-            .map(|(name, value)| (name.clone(), value.clone())),
-    );
+    properties.extend(connection.overrides.iter().map(|(name, value)| (name.clone(), value.clone())));
     properties
 }
 
 fn pairs(list: &[(&str, &str)]) -> Properties {
-    list.iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect()
+    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 /// A property that may not be set, or only to some values.
@@ -213,143 +192,55 @@ struct Guarded {
 
 /// What the promise depends on: who commits, what an acknowledgement means, what a reader sees, who is who.
 const GUARDED: &[Guarded] = &[
-    guarded(
-        "enable.auto.commit",
-        &["false"],
-        "offsets are committed only behind completed tuple trees",
-    ),
-    guarded(
-        "enable.auto.offset.store",
-        &["false"],
-        "offsets are committed only behind completed tuple trees",
-    ),
-    guarded(
-        "auto.commit.interval.ms",
-        &[],
-        "offsets are committed only behind completed tuple trees",
-    ),
-    guarded(
-        "enable.partition.eof",
-        &["true"],
-        "the frontier crosses trailing offsets by it",
-    ),
-    guarded(
-        "isolation.level",
-        &["read_committed"],
-        "records of aborted transactions would be counted",
-    ),
+    guarded("enable.auto.commit", &["false"], "offsets are committed only behind completed tuple trees"),
+    guarded("enable.auto.offset.store", &["false"], "offsets are committed only behind completed tuple trees"),
+    guarded("auto.commit.interval.ms", &[], "offsets are committed only behind completed tuple trees"),
+    guarded("enable.partition.eof", &["true"], "the frontier crosses trailing offsets by it"),
+    guarded("isolation.level", &["read_committed"], "records of aborted transactions would be counted"),
     guarded(
         "auto.offset.reset",
         &["error"],
         "records that are gone would be skipped unseen; `start` says where a new group begins",
     ),
-    guarded(
-        "check.crcs",
-        &["true"],
-        "a damaged record would be counted as a good one",
-    ),
-    guarded(
-        "enable.idempotence",
-        &["true"],
-        "a retried request would repeat records",
-    ),
-    guarded(
-        "acks",
-        &["all", "-1"],
-        "an acknowledged record could be lost with one broker",
-    ),
-    guarded(
-        "request.required.acks",
-        &["all", "-1"],
-        "an acknowledged record could be lost with one broker",
-    ),
+    guarded("check.crcs", &["true"], "a damaged record would be counted as a good one"),
+    guarded("enable.idempotence", &["true"], "a retried request would repeat records"),
+    guarded("acks", &["all", "-1"], "an acknowledged record could be lost with one broker"),
+    guarded("request.required.acks", &["all", "-1"], "an acknowledged record could be lost with one broker"),
     guarded(
         "max.in.flight.requests.per.connection",
         &["1", "2", "3", "4", "5"],
         "more than 5 lose the order of records",
     ),
-    guarded(
-        "max.in.flight",
-        &["1", "2", "3", "4", "5"],
-        "more than 5 lose the order of records",
-    ),
-    guarded(
-        "partitioner",
-        &["murmur2_random", "murmur2"],
-        "a key would not lie where other clients look for it",
-    ),
-    guarded(
-        "delivery.report.only.error",
-        &["false"],
-        "acknowledgements gate the commit",
-    ),
-    guarded(
-        "enable.gapless.guarantee",
-        &["false"],
-        "a record that is too large would stop all others",
-    ),
-    guarded(
-        "allow.auto.create.topics",
-        &["false"],
-        "a mistyped topic would be made instead of reported",
-    ),
-    guarded(
-        "partition.assignment.strategy",
-        &["cooperative-sticky"],
-        "revokes are handled one partition at a time",
-    ),
-    guarded(
-        "transactional.id",
-        &[],
-        "it is made from the app and the slot",
-    ),
+    guarded("max.in.flight", &["1", "2", "3", "4", "5"], "more than 5 lose the order of records"),
+    guarded("partitioner", &["murmur2_random", "murmur2"], "a key would not lie where other clients look for it"),
+    guarded("delivery.report.only.error", &["false"], "acknowledgements gate the commit"),
+    guarded("enable.gapless.guarantee", &["false"], "a record that is too large would stop all others"),
+    guarded("allow.auto.create.topics", &["false"], "a mistyped topic would be made instead of reported"),
+    guarded("partition.assignment.strategy", &["cooperative-sticky"], "revokes are handled one partition at a time"),
+    guarded("transactional.id", &[], "it is made from the app and the slot"),
     guarded("group.id", &[], "set the source's `group` instead"),
     guarded("group.instance.id", &[], "set `instance` instead"),
     guarded("bootstrap.servers", &[], "set `brokers` instead"),
     guarded("metadata.broker.list", &[], "set `brokers` instead"),
     guarded("client.id", &[], "set `client_id` instead"),
-    guarded(
-        "plugin.library.paths",
-        &[],
-        "a plugin could change anything, and runs as this process",
-    ),
-    guarded(
-        "log.queue",
-        &["true"],
-        "the client's log goes through this process's log",
-    ),
+    guarded("plugin.library.paths", &[], "a plugin could change anything, and runs as this process"),
+    guarded("log.queue", &["true"], "the client's log goes through this process's log"),
 ];
 
-const fn guarded(
-    name: &'static str,
-    harmless: &'static [&'static str],
-    why: &'static str,
-) -> Guarded {
-    Guarded {
-        name,
-        harmless,
-        why,
-    }
+const fn guarded(name: &'static str, harmless: &'static [&'static str], why: &'static str) -> Guarded {
+    Guarded { name, harmless, why }
 }
 
 /// What is wrong with overriding these properties: one sentence each, in the order of the names, none if all may be
 /// overridden. Whether librdkafka knows a property and accepts its value is checked when a client is made.
 #[must_use]
 pub fn check_overrides(overrides: &BTreeMap<String, String>) -> Vec<String> {
-    overrides
-        .iter()
-        .filter_map(|(name, value)| refusal(name, value))
-        .collect()
+    overrides.iter().filter_map(|(name, value)| refusal(name, value)).collect()
 }
 
 fn refusal(name: &str, value: &str) -> Option<String> {
-    if let Some(inner) = name
-        .strip_prefix("topic.")
-        .filter(|inner| find(inner).is_some())
-    {
-        return Some(format!(
-            "property {name:?} may not be set: it is an old name of {inner:?}"
-        ));
+    if let Some(inner) = name.strip_prefix("topic.").filter(|inner| find(inner).is_some()) {
+        return Some(format!("property {name:?} may not be set: it is an old name of {inner:?}"));
     }
     let guard = find(name)?;
     let value = value.trim();
@@ -373,21 +264,9 @@ fn find(name: &str) -> Option<&'static Guarded> {
 #[must_use]
 pub fn is_secret(property: &str) -> bool {
     /// Secrets whose names do not say so.
-    const BY_NAME: &[&str] = &[
-        "sasl.jaas.config",
-        "sasl.oauthbearer.config",
-        "ssl.keystore.pem",
-        "sasl.oauthbearer.assertion.file",
-    ];
-    const BY_WORD: &[&str] = &[
-        "password",
-        "passphrase",
-        "secret",
-        "token",
-        "key.pem",
-        "private.key",
-        "credential",
-    ];
+    const BY_NAME: &[&str] =
+        &["sasl.jaas.config", "sasl.oauthbearer.config", "ssl.keystore.pem", "sasl.oauthbearer.assertion.file"];
+    const BY_WORD: &[&str] = &["password", "passphrase", "secret", "token", "key.pem", "private.key", "credential"];
     /// Names with such a word whose values are not secret.
     const NOT: &[&str] = &["sasl.oauthbearer.token.endpoint.url"];
     let name = property.to_ascii_lowercase();
@@ -440,13 +319,7 @@ mod tests {
     #[test]
     fn our_own_properties_pass_our_own_guard() {
         let connection = Connection::default();
-        let identities = [
-            "group.id",
-            "bootstrap.servers",
-            "client.id",
-            "group.instance.id",
-        ]
-        .map(str::to_owned);
+        let identities = ["group.id", "bootstrap.servers", "client.id", "group.instance.id"].map(str::to_owned);
         let mut source = SourceOptions::new(connection.clone(), "g", vec!["t".into()]);
         source.instance = Some("i".into());
         let all = source_properties(&source)
@@ -459,15 +332,9 @@ mod tests {
 
     #[test]
     fn an_override_comes_last() {
-        let connection = Connection {
-            overrides: overrides(&[("linger.ms", "50")]),
-            ..Connection::default()
-        };
+        let connection = Connection { overrides: overrides(&[("linger.ms", "50")]), ..Connection::default() };
         let properties = sink_properties(&SinkOptions::new(connection));
-        assert_eq!(
-            properties.last(),
-            Some(&("linger.ms".to_owned(), "50".to_owned()))
-        );
+        assert_eq!(properties.last(), Some(&("linger.ms".to_owned(), "50".to_owned())));
     }
 
     #[test]
@@ -483,12 +350,7 @@ mod tests {
         ] {
             assert!(is_secret(secret), "{secret}");
         }
-        for open in [
-            "sasl.username",
-            "ssl.ca.location",
-            "sasl.oauthbearer.token.endpoint.url",
-            "acks",
-        ] {
+        for open in ["sasl.username", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url", "acks"] {
             assert!(!is_secret(open), "{open}");
         }
     }

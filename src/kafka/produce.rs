@@ -63,11 +63,7 @@ impl ProduceBatch {
     /// An empty batch for `topic`.
     #[must_use]
     pub const fn new(topic: Arc<str>) -> Self {
-        Self {
-            topic,
-            rows: Vec::new(),
-            bytes: Vec::new(),
-        }
+        Self { topic, rows: Vec::new(), bytes: Vec::new() }
     }
 
     /// The topic that the records go to.
@@ -117,8 +113,7 @@ impl ProduceBatch {
     pub fn push_to(&mut self, partition: i32, timestamp: i64, record: &ProduceRecord<'_>) {
         let start = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes.extend_from_slice(record.key.unwrap_or_default());
-        self.bytes
-            .extend_from_slice(record.value.unwrap_or_default());
+        self.bytes.extend_from_slice(record.value.unwrap_or_default());
         self.bytes.extend_from_slice(record.headers);
         let len = |b: Option<&[u8]>| b.map_or(NULL, |b| i32::try_from(b.len()).unwrap_or(i32::MAX));
         self.rows.push(ProduceRow {
@@ -140,19 +135,12 @@ impl ProduceBatch {
         let rest = self.bytes.get(row.start as usize..).unwrap_or_default();
         let (key, rest) = split_nullable(rest, row.key_len);
         let (value, rest) = split_nullable(rest, row.value_len);
-        (
-            key,
-            value,
-            rest.get(..row.headers_len as usize).unwrap_or_default(),
-        )
+        (key, value, rest.get(..row.headers_len as usize).unwrap_or_default())
     }
 }
 
 fn split_nullable(bytes: &[u8], len: i32) -> (Option<&[u8]>, &[u8]) {
-    match usize::try_from(len)
-        .ok()
-        .and_then(|len| bytes.split_at_checked(len))
-    {
+    match usize::try_from(len).ok().and_then(|len| bytes.split_at_checked(len)) {
         Some((taken, rest)) => (Some(taken), rest),
         None => (None, bytes),
     }
@@ -165,29 +153,13 @@ mod tests {
     #[test]
     fn a_row_gives_back_what_was_pushed() {
         let mut batch = ProduceBatch::new("counts".into());
-        let record = ProduceRecord {
-            key: Some(b"k"),
-            value: None,
-            headers: b"hh",
-            ..Default::default()
-        };
+        let record = ProduceRecord { key: Some(b"k"), value: None, headers: b"hh", ..Default::default() };
         batch.push(&record);
-        batch.push_to(
-            4,
-            99,
-            &ProduceRecord {
-                key: None,
-                value: Some(b""),
-                ..record
-            },
-        );
+        batch.push_to(4, 99, &ProduceRecord { key: None, value: Some(b""), ..record });
         let rows = batch.rows().to_vec();
         assert_eq!(batch.parts(&rows[0]), (Some(&b"k"[..]), None, &b"hh"[..]));
         assert_eq!(batch.parts(&rows[1]), (None, Some(&b""[..]), &b"hh"[..]));
-        assert_eq!(
-            (rows[0].partition, rows[1].partition, rows[1].timestamp),
-            (BY_KEY, 4, 99)
-        );
+        assert_eq!((rows[0].partition, rows[1].partition, rows[1].timestamp), (BY_KEY, 4, 99));
         batch.clear();
         assert!(batch.is_empty() && batch.bytes().is_empty());
     }

@@ -31,10 +31,7 @@ pub(super) enum Happening {
     /// The group gives these partitions.
     Give(Vec<(String, i32)>),
     /// The group takes these partitions; `lost`: has taken them already.
-    Take {
-        partitions: Vec<(String, i32)>,
-        lost: bool,
-    },
+    Take { partitions: Vec<(String, i32)>, lost: bool },
     /// An error with librdkafka's text.
     Error(RDKafkaErrorCode, String),
     /// A line went to the log: there may be more to hear behind it.
@@ -51,20 +48,12 @@ pub(super) struct Context {
 
 impl Context {
     fn happened(&self, happening: Happening) {
-        self.happenings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(happening);
+        self.happenings.lock().unwrap_or_else(PoisonError::into_inner).push(happening);
     }
 
     /// What was said since the last call.
     pub(super) fn take(&self) -> Vec<Happening> {
-        mem::take(
-            &mut *self
-                .happenings
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        mem::take(&mut *self.happenings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn close(&self) {
@@ -81,21 +70,14 @@ impl ClientContext for Context {
     fn stats_raw(&self, _: &[u8]) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let code = error
-            .rdkafka_error_code()
-            .unwrap_or(RDKafkaErrorCode::Unknown);
+        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
         self.happened(Happening::Error(code, reason.to_owned()));
     }
 }
 
 impl ConsumerContext for Context {
     /// Only notes what the group wants: `assign` and `unassign` are calls of the logic above.
-    fn rebalance(
-        &self,
-        consumer: &BaseConsumer<Self>,
-        err: RDKafkaRespErr,
-        list: &mut TopicPartitionList,
-    ) {
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, list: &mut TopicPartitionList) {
         if self.closing.load(Ordering::Relaxed) {
             // While it closes, the client takes this for every protocol.
             if let Err(error) = consumer.unassign() {
@@ -104,16 +86,11 @@ impl ConsumerContext for Context {
             return;
         }
         let partitions = names(list);
-        self.happened(
-            if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-                Happening::Give(partitions)
-            } else {
-                Happening::Take {
-                    partitions,
-                    lost: consumer.assignment_lost(),
-                }
-            },
-        );
+        self.happened(if err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            Happening::Give(partitions)
+        } else {
+            Happening::Take { partitions, lost: consumer.assignment_lost() }
+        });
     }
 }
 
@@ -125,16 +102,11 @@ pub(super) struct LastError(Mutex<Option<(RDKafkaErrorCode, String)>>);
 impl LastError {
     /// `error`, or what was heard about the connection if that is why the call failed.
     pub(super) fn explain(&self, error: ClientError, brokers: &str) -> ClientError {
-        let heard = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match (error.kind, heard) {
-            (
-                ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Other,
-                Some((code, text)),
-            ) => connection_error(kind_of(code), &text, brokers),
+            (ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Other, Some((code, text))) => {
+                connection_error(kind_of(code), &text, brokers)
+            }
             _ => error,
         }
     }
@@ -149,14 +121,10 @@ impl ClientContext for LastError {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let code = code_of(&error);
-        let connection = matches!(
-            kind_of(code),
-            ErrorKind::Unavailable | ErrorKind::Authentication
-        );
+        let connection = matches!(kind_of(code), ErrorKind::Unavailable | ErrorKind::Authentication);
         // "All brokers are down" says less than the failure before it.
         if connection && code != RDKafkaErrorCode::AllBrokersDown {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((code, reason.to_owned()));
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code, reason.to_owned()));
         }
     }
 }
@@ -168,16 +136,11 @@ fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
 }
 
 fn names(list: &TopicPartitionList) -> Vec<(String, i32)> {
-    list.elements()
-        .iter()
-        .map(|e| (e.topic().to_owned(), e.partition()))
-        .collect()
+    list.elements().iter().map(|e| (e.topic().to_owned(), e.partition())).collect()
 }
 
 pub(super) fn code_of(error: &KafkaError) -> RDKafkaErrorCode {
-    error
-        .rdkafka_error_code()
-        .unwrap_or(RDKafkaErrorCode::Unknown)
+    error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)
 }
 
 /// A configuration with these properties.
@@ -195,18 +158,14 @@ pub(super) fn config(properties: &Properties) -> ClientConfig {
 /// # Errors
 /// A property that it does not know, or a value that it does not accept.
 pub(super) fn native(config: &ClientConfig) -> Result<NativeClientConfig, ClientError> {
-    config
-        .create_native_config()
-        .map_err(|error| creation_error(&error))
+    config.create_native_config().map_err(|error| creation_error(&error))
 }
 
 /// Why a client could not be made, without the values of secret properties.
 pub(super) fn creation_error(error: &KafkaError) -> ClientError {
     let message = match error {
         KafkaError::ClientConfig(_, _, name, _) if is_secret(name) => {
-            format!(
-                "librdkafka does not accept the value of property {name:?} (not shown, it is a secret)"
-            )
+            format!("librdkafka does not accept the value of property {name:?} (not shown, it is a secret)")
         }
         KafkaError::ClientConfig(_, why, name, value) => {
             format!("librdkafka does not accept property {name:?} = {value:?}: {why}")
@@ -222,70 +181,45 @@ pub(super) fn creation_error(error: &KafkaError) -> ClientError {
 /// What kind of error a code is.
 pub(super) fn kind_of(code: RDKafkaErrorCode) -> ErrorKind {
     use RDKafkaErrorCode as E;
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "a few of librdkafka's 200 codes"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a few of librdkafka's 200 codes")]
     match code {
         // A bad message is what a server of another protocol sends.
-        E::BrokerTransportFailure
-        | E::AllBrokersDown
-        | E::Resolve
-        | E::BrokerNotAvailable
-        | E::BadMessage => ErrorKind::Unavailable,
+        E::BrokerTransportFailure | E::AllBrokersDown | E::Resolve | E::BrokerNotAvailable | E::BadMessage => {
+            ErrorKind::Unavailable
+        }
         E::Authentication | E::SaslAuthenticationFailed | E::SSL => ErrorKind::Authentication,
         E::TopicAuthorizationFailed
         | E::GroupAuthorizationFailed
         | E::ClusterAuthorizationFailed
         | E::TransactionalIdAuthorizationFailed => ErrorKind::Authorization,
-        E::UnknownTopic | E::UnknownTopicOrPartition | E::UnknownPartition => {
-            ErrorKind::UnknownTopic
-        }
+        E::UnknownTopic | E::UnknownTopicOrPartition | E::UnknownPartition => ErrorKind::UnknownTopic,
         E::OffsetOutOfRange | E::AutoOffsetReset => ErrorKind::OffsetOutOfRange,
-        E::FencedInstanceId | E::ProducerFenced | E::Fenced | E::InvalidProducerEpoch => {
-            ErrorKind::Fenced
-        }
-        E::OperationTimedOut | E::RequestTimedOut | E::TimedOutQueue | E::MessageTimedOut => {
-            ErrorKind::TimedOut
-        }
+        E::FencedInstanceId | E::ProducerFenced | E::Fenced | E::InvalidProducerEpoch => ErrorKind::Fenced,
+        E::OperationTimedOut | E::RequestTimedOut | E::TimedOutQueue | E::MessageTimedOut => ErrorKind::TimedOut,
         _ => ErrorKind::Other,
     }
 }
 
 /// Error `code` with librdkafka's text, about `what`, as a sentence.
-pub(super) fn sentence(
-    code: RDKafkaErrorCode,
-    text: &str,
-    what: &str,
-    brokers: &str,
-) -> ClientError {
+pub(super) fn sentence(code: RDKafkaErrorCode, text: &str, what: &str, brokers: &str) -> ClientError {
     let kind = kind_of(code);
     match kind {
         ErrorKind::Unavailable | ErrorKind::Authentication => connection_error(kind, text, brokers),
-        ErrorKind::Authorization => ClientError::new(
-            kind,
-            format!("{what}: access denied ({code}): give this user the right to it"),
-        ),
-        ErrorKind::UnknownTopic => ClientError::new(
-            kind,
-            format!("{what}: does not exist ({code}): make the topic, or mend its name"),
-        ),
+        ErrorKind::Authorization => {
+            ClientError::new(kind, format!("{what}: access denied ({code}): give this user the right to it"))
+        }
+        ErrorKind::UnknownTopic => {
+            ClientError::new(kind, format!("{what}: does not exist ({code}): make the topic, or mend its name"))
+        }
         ErrorKind::Fenced => ClientError::new(
             kind,
             format!(
                 "{what}: another process with the same identity took over ({code}): run one process for each `instance`"
             ),
         ),
-        ErrorKind::TimedOut => ClientError::new(
-            kind,
-            format!("{what}: no answer from {brokers} in time ({code})"),
-        ),
+        ErrorKind::TimedOut => ClientError::new(kind, format!("{what}: no answer from {brokers} in time ({code})")),
         ErrorKind::Config | ErrorKind::OffsetOutOfRange | ErrorKind::Other => {
-            let text = if text.is_empty() {
-                code.to_string()
-            } else {
-                text.to_owned()
-            };
+            let text = if text.is_empty() { code.to_string() } else { text.to_owned() };
             ClientError::new(kind, format!("{what}: {text}"))
         }
     }
@@ -306,13 +240,8 @@ pub(super) fn metadata<C: ClientContext>(
     max_wait: Duration,
     brokers: &str,
 ) -> Result<Metadata, ClientError> {
-    let what = topic.map_or_else(
-        || "the list of topics".to_owned(),
-        |topic| format!("topic {topic:?}"),
-    );
-    client
-        .fetch_metadata(topic, max_wait)
-        .map_err(|error| call_error(&error, &what, brokers))
+    let what = topic.map_or_else(|| "the list of topics".to_owned(), |topic| format!("topic {topic:?}"));
+    client.fetch_metadata(topic, max_wait).map_err(|error| call_error(&error, &what, brokers))
 }
 
 /// The number of partitions of a topic; `None` if it does not exist.
@@ -327,9 +256,7 @@ pub(super) fn partition_count<C: ClientContext>(
         return Ok(None);
     };
     match found.error().map(RDKafkaErrorCode::from) {
-        None => Ok(Some(
-            i32::try_from(found.partitions().len()).unwrap_or(i32::MAX),
-        )),
+        None => Ok(Some(i32::try_from(found.partitions().len()).unwrap_or(i32::MAX))),
         Some(code) if kind_of(code) == ErrorKind::UnknownTopic => Ok(None),
         Some(code) => Err(sentence(code, "", &format!("topic {topic:?}"), brokers)),
     }

@@ -6,8 +6,7 @@ use rdkafka::{client::Client, error::RDKafkaErrorCode, types::RDKafkaType};
 
 use super::{
     client::{
-        ClientError, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, FlushId,
-        ProduceBatch, SinkClient,
+        ClientError, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, FlushId, ProduceBatch, SinkClient,
     },
     native::{BatchProducer, RawReport, Refused},
     options::{SinkOptions, sink_properties},
@@ -33,9 +32,7 @@ pub struct RdkafkaSink {
 
 impl std::fmt::Debug for RdkafkaSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RdkafkaSink")
-            .field("in_flight", &self.producer.in_flight())
-            .finish_non_exhaustive()
+        f.debug_struct("RdkafkaSink").field("in_flight", &self.producer.in_flight()).finish_non_exhaustive()
     }
 }
 
@@ -48,13 +45,8 @@ impl RdkafkaSink {
         let config = config(&sink_properties(options));
         let native = native(&config)?;
         BatchProducer::<LastError>::switch_events_on(&native);
-        let client = Client::new(
-            &config,
-            native,
-            RDKafkaType::RD_KAFKA_PRODUCER,
-            LastError::default(),
-        )
-        .map_err(|error| creation_error(&error))?;
+        let client = Client::new(&config, native, RDKafkaType::RD_KAFKA_PRODUCER, LastError::default())
+            .map_err(|error| creation_error(&error))?;
         Ok(Self {
             brokers: options.connection.brokers.clone(),
             clock,
@@ -67,24 +59,13 @@ impl RdkafkaSink {
     }
 
     /// What one poll of the client gives: reports, counts of acknowledgements folded, and errors of the client itself.
-    fn collect(
-        &mut self,
-        wait: Duration,
-        reports: &mut Vec<DeliveryReport>,
-    ) -> Vec<(RDKafkaErrorCode, String, bool)> {
+    fn collect(&mut self, wait: Duration, reports: &mut Vec<DeliveryReport>) -> Vec<(RDKafkaErrorCode, String, bool)> {
         let mut errors = Vec::new();
         let mut acked = Tally::default();
         let (brokers, topic) = (&self.brokers, &self.topic);
         self.producer.poll(wait, &mut |report| match report {
             RawReport::Acked(flush) => acked.count(flush, reports),
-            RawReport::Failed {
-                flush,
-                tag,
-                topic: name,
-                key,
-                value_len,
-                code,
-            } => {
+            RawReport::Failed { flush, tag, topic: name, key, value_len, code } => {
                 let shared = topic.as_ref().filter(|shared| ***shared == *name);
                 let failed = FailedRecord {
                     flush,
@@ -132,12 +113,7 @@ impl RdkafkaSink {
 
     /// Asks whether a broker is there.
     fn probe(&mut self, reports: &mut Vec<DeliveryReport>) {
-        if self
-            .producer
-            .client()
-            .fetch_metadata(self.topic.as_deref(), PROBE)
-            .is_err()
-        {
+        if self.producer.client().fetch_metadata(self.topic.as_deref(), PROBE).is_err() {
             let trouble = self.connection.probe_failed(self.clock.now());
             reports.extend(trouble.map(DeliveryReport::Trouble));
         } else if self.connection.went_well() {
@@ -187,10 +163,7 @@ impl Tally {
         let records = std::mem::take(&mut self.records);
         if records > 0 {
             self.any = true;
-            reports.push(DeliveryReport::Acked {
-                flush: self.flush,
-                records,
-            });
+            reports.push(DeliveryReport::Acked { flush: self.flush, records });
         }
     }
 
@@ -203,19 +176,10 @@ impl Tally {
 
 fn reason(code: RDKafkaErrorCode) -> DeliveryFailure {
     use RDKafkaErrorCode as E;
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "a few of librdkafka's 200 codes"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a few of librdkafka's 200 codes")]
     match code {
-        E::MessageSizeTooLarge | E::InvalidMessageSize | E::MessageBatchTooLarge => {
-            DeliveryFailure::TooLarge
-        }
-        _ if matches!(
-            kind_of(code),
-            ErrorKind::Fenced | ErrorKind::Authorization | ErrorKind::UnknownTopic
-        ) =>
-        {
+        E::MessageSizeTooLarge | E::InvalidMessageSize | E::MessageBatchTooLarge => DeliveryFailure::TooLarge,
+        _ if matches!(kind_of(code), ErrorKind::Fenced | ErrorKind::Authorization | ErrorKind::UnknownTopic) => {
             DeliveryFailure::Fatal
         }
         E::Fatal | E::OutOfOrderSequenceNumber | E::UnknownProducerId => DeliveryFailure::Fatal,
@@ -232,19 +196,13 @@ fn failure(code: RDKafkaErrorCode, topic: &str, value_len: usize, brokers: &str)
         DeliveryFailure::GaveUp if kind_of(code) == ErrorKind::TimedOut => format!(
             "{what} was not acknowledged within delivery.timeout.ms ({code}): check that {brokers} and all in-sync replicas are up"
         ),
-        DeliveryFailure::GaveUp | DeliveryFailure::Fatal => {
-            sentence(code, "", &what, brokers).message
-        }
+        DeliveryFailure::GaveUp | DeliveryFailure::Fatal => sentence(code, "", &what, brokers).message,
     }
 }
 
 impl SinkClient for RdkafkaSink {
     fn produce(&mut self, batch: &ProduceBatch, from: usize) -> usize {
-        if self
-            .topic
-            .as_ref()
-            .is_none_or(|topic| !Arc::ptr_eq(topic, batch.topic()))
-        {
+        if self.topic.as_ref().is_none_or(|topic| !Arc::ptr_eq(topic, batch.topic())) {
             self.topic = Some(Arc::clone(batch.topic()));
         }
         let taken = self.producer.produce(batch, from, &mut self.scratch);
@@ -254,21 +212,9 @@ impl SinkClient for RdkafkaSink {
         taken
     }
 
-    fn poll(
-        &mut self,
-        max_wait: Duration,
-        reports: &mut Vec<DeliveryReport>,
-    ) -> Result<(), ClientError> {
-        let wait = if self.refused.is_empty() {
-            max_wait
-        } else {
-            Duration::ZERO
-        };
-        reports.extend(
-            self.refused
-                .drain(..)
-                .map(|failed| DeliveryReport::Failed(Box::new(failed))),
-        );
+    fn poll(&mut self, max_wait: Duration, reports: &mut Vec<DeliveryReport>) -> Result<(), ClientError> {
+        let wait = if self.refused.is_empty() { max_wait } else { Duration::ZERO };
+        reports.extend(self.refused.drain(..).map(|failed| DeliveryReport::Failed(Box::new(failed))));
         let mut dead = None;
         for (code, text, fatal) in self.collect(wait, reports) {
             if fatal {
@@ -291,11 +237,7 @@ impl SinkClient for RdkafkaSink {
     /// Nothing to do: what lingers is on its way after [`SinkOptions::linger`].
     fn flush_hint(&mut self) {}
 
-    fn close(
-        &mut self,
-        max_wait: Duration,
-        reports: &mut Vec<DeliveryReport>,
-    ) -> Result<(), ClientError> {
+    fn close(&mut self, max_wait: Duration, reports: &mut Vec<DeliveryReport>) -> Result<(), ClientError> {
         let deadline = self.clock.now() + max_wait;
         while self.in_flight() > 0 {
             let left = deadline - self.clock.now();

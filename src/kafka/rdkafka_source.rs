@@ -21,16 +21,14 @@ use self::{
 };
 use super::{
     client::{
-        AssignmentEpoch, ClientError, Commit, CommitToken, ErrorKind, NextOffset, Position,
-        RecordBlock, SourceClient, SourceEvent, TopicPartition, Watermarks,
+        AssignmentEpoch, ClientError, Commit, CommitToken, ErrorKind, NextOffset, Position, RecordBlock, SourceClient,
+        SourceEvent, TopicPartition, Watermarks,
     },
     commits::{Assignments, Commits, Next},
     intake::Intake,
     native::{CommitQueue, RecordQueue},
     options::{SourceOptions, source_properties},
-    rdkafka::{
-        Context, Happening, call_error, code_of, config, creation_error, kind_of, native, sentence,
-    },
+    rdkafka::{Context, Happening, call_error, code_of, config, creation_error, kind_of, native, sentence},
     subscription::Subscription,
     trouble::{TroubleWatch, connection_error},
 };
@@ -65,9 +63,7 @@ pub struct RdkafkaSource {
 
 impl std::fmt::Debug for RdkafkaSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RdkafkaSource")
-            .field("wishes", &self.wishes)
-            .finish_non_exhaustive()
+        f.debug_struct("RdkafkaSource").field("wishes", &self.wishes).finish_non_exhaustive()
     }
 }
 
@@ -80,17 +76,13 @@ impl RdkafkaSource {
         let config = config(&source_properties(&options));
         // For the sentence, which `create_with_context` would give with the value of a secret.
         drop(native(&config)?);
-        let consumer: BaseConsumer<Context> = config
-            .create_with_context(Context::default())
-            .map_err(|error| creation_error(&error))?;
+        let consumer: BaseConsumer<Context> =
+            config.create_with_context(Context::default()).map_err(|error| creation_error(&error))?;
         let subscription = Subscription::new(&options.topics)?;
         let names: Vec<&str> = options.topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&names).map_err(|error| {
-            ClientError::new(
-                ErrorKind::Config,
-                format!("cannot subscribe to {names:?}: {error}"),
-            )
-        })?;
+        consumer
+            .subscribe(&names)
+            .map_err(|error| ClientError::new(ErrorKind::Config, format!("cannot subscribe to {names:?}: {error}")))?;
         let consumer = Arc::new(consumer);
         Ok(Self {
             queue: RecordQueue::new(Arc::clone(&consumer)),
@@ -160,25 +152,16 @@ impl RdkafkaSource {
         match happening {
             Happening::Give(partitions) => {
                 let partitions = self.shared(partitions);
-                self.wishes.push_back(Wish::Give {
-                    partitions,
-                    told: false,
-                });
+                self.wishes.push_back(Wish::Give { partitions, told: false });
             }
             Happening::Take { partitions, lost } => {
                 let partitions = self.shared(partitions);
                 if lost {
-                    partitions
-                        .iter()
-                        .for_each(|partition| self.intake.remove(partition));
+                    partitions.iter().for_each(|partition| self.intake.remove(partition));
                 }
                 let told = partitions.clone();
                 self.wishes.push_back(Wish::Take { partitions });
-                events.push(if lost {
-                    SourceEvent::Lost(told)
-                } else {
-                    SourceEvent::Revoked(told)
-                });
+                events.push(if lost { SourceEvent::Lost(told) } else { SourceEvent::Revoked(told) });
             }
             Happening::Error(code, text) => self.error(code, &text, events),
             Happening::Logged => {}
@@ -186,10 +169,7 @@ impl RdkafkaSource {
     }
 
     fn shared(&mut self, partitions: Vec<(String, i32)>) -> Vec<TopicPartition> {
-        let shared = |(topic, partition): (String, i32)| TopicPartition {
-            topic: self.intake.name(&topic),
-            partition,
-        };
+        let shared = |(topic, partition): (String, i32)| TopicPartition { topic: self.intake.name(&topic), partition };
         partitions.into_iter().map(shared).collect()
     }
 
@@ -237,10 +217,7 @@ impl RdkafkaSource {
             if whole.is_none() {
                 self.recovered(events);
             }
-            events.extend(
-                self.commits
-                    .answered(whole, &each, &self.intake, &self.options.group),
-            );
+            events.extend(self.commits.answered(whole, &each, &self.intake, &self.options.group));
         }
         loop {
             match self.commits.next(&self.intake) {
@@ -251,35 +228,21 @@ impl RdkafkaSource {
                     let Err(code) = list.and_then(|list| self.commit_queue.send(&list)) else {
                         return;
                     };
-                    events.extend(self.commits.answered(
-                        Some(code),
-                        &[],
-                        &self.intake,
-                        &self.options.group,
-                    ));
+                    events.extend(self.commits.answered(Some(code), &[], &self.intake, &self.options.group));
                 }
             }
         }
     }
 
     /// Those of `partitions` that are assigned.
-    fn assigned_of(
-        &self,
-        partitions: &[TopicPartition],
-    ) -> Result<TopicPartitionList, ClientError> {
-        let ours = partitions
-            .iter()
-            .filter(|partition| self.intake.epoch(partition).is_some());
-        list_of(
-            ours.map(|partition| (partition, Place::Invalid)),
-            self.brokers(),
-        )
+    fn assigned_of(&self, partitions: &[TopicPartition]) -> Result<TopicPartitionList, ClientError> {
+        let ours = partitions.iter().filter(|partition| self.intake.epoch(partition).is_some());
+        list_of(ours.map(|partition| (partition, Place::Invalid)), self.brokers())
     }
 
     fn forward_again(&mut self) {
         let intake = &self.intake;
-        self.restarting
-            .retain(|partition| intake.epoch(partition).is_some());
+        self.restarting.retain(|partition| intake.epoch(partition).is_some());
         for partition in &self.restarting {
             if !self.queue.forward(&partition.topic, partition.partition) {
                 tracing::debug!(%partition, "an assigned partition that cannot exist");
@@ -289,17 +252,8 @@ impl RdkafkaSource {
 
     /// Asks whether a broker is there.
     fn probe(&mut self, events: &mut Vec<SourceEvent>) {
-        let topic = self
-            .options
-            .topics
-            .iter()
-            .find(|name| !name.starts_with('^'));
-        if self
-            .consumer
-            .client()
-            .fetch_metadata(topic.map(String::as_str), PROBE)
-            .is_ok()
-        {
+        let topic = self.options.topics.iter().find(|name| !name.starts_with('^'));
+        if self.consumer.client().fetch_metadata(topic.map(String::as_str), PROBE).is_ok() {
             self.recovered(events);
         } else {
             let trouble = self.connection.probe_failed(self.clock.now());
@@ -340,31 +294,17 @@ impl SourceClient for RdkafkaSource {
         self.serve(events)?;
         self.serve_commits(events);
         self.tell_assigned(events);
-        let wait = if events.len() > before {
-            Duration::ZERO
-        } else {
-            max_wait
-        };
+        let wait = if events.len() > before { Duration::ZERO } else { max_wait };
         self.forward_again();
         let intake = &mut self.intake;
         if max_records > 0 {
             self.queue.consume(max_records, wait, &mut |raw| intake.take(raw, events));
         }
         self.intake.flush(events);
-        self.restarting
-            .retain(|partition| !events.iter().any(|event| is_about(event, partition)));
+        self.restarting.retain(|partition| !events.iter().any(|event| is_about(event, partition)));
         for (partition, code, text) in std::mem::take(&mut self.intake.errors) {
-            let error = sentence(
-                code,
-                &text,
-                &format!("reading partition {partition}"),
-                self.brokers(),
-            );
-            events.extend(
-                self.topics
-                    .begin(&error, self.clock.now())
-                    .map(SourceEvent::Trouble),
-            );
+            let error = sentence(code, &text, &format!("reading partition {partition}"), self.brokers());
+            events.extend(self.topics.begin(&error, self.clock.now()).map(SourceEvent::Trouble));
         }
         if std::mem::take(&mut self.intake.heard) {
             self.recovered(events);
@@ -384,50 +324,28 @@ impl SourceClient for RdkafkaSource {
 
     fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let list = self.assigned_of(partitions)?;
-        self.consumer
-            .pause(&list)
-            .map_err(|error| call_error(&error, "pausing partitions", self.brokers()))
+        self.consumer.pause(&list).map_err(|error| call_error(&error, "pausing partitions", self.brokers()))
     }
 
     fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let list = self.assigned_of(partitions)?;
-        self.consumer
-            .resume(&list)
-            .map_err(|error| call_error(&error, "resuming partitions", self.brokers()))
+        self.consumer.resume(&list).map_err(|error| call_error(&error, "resuming partitions", self.brokers()))
     }
 
-    fn seek(
-        &mut self,
-        partition: &TopicPartition,
-        to: Position,
-        max_wait: Duration,
-    ) -> Result<(), ClientError> {
+    fn seek(&mut self, partition: &TopicPartition, to: Position, max_wait: Duration) -> Result<(), ClientError> {
         let list = list_of([(partition, place(to))], self.brokers())?;
         let done = self.consumer.seek_partitions(list.clone(), max_wait);
-        let done = done.and_then(|list| {
-            list.elements()
-                .iter()
-                .try_for_each(|element| element.error())
-        });
+        let done = done.and_then(|list| list.elements().iter().try_for_each(|element| element.error()));
         match done {
             // The client has stopped reading a partition whose offset is gone; only an assignment starts it again.
-            Err(error)
-                if code_of(&error) == RDKafkaErrorCode::State
-                    && self.intake.epoch(partition).is_some() =>
-            {
+            Err(error) if code_of(&error) == RDKafkaErrorCode::State && self.intake.epoch(partition).is_some() => {
                 self.restarting.push(partition.clone());
                 let stopped = self.consumer.incremental_unassign(&list);
                 stopped.and_then(|()| self.consumer.incremental_assign(&list))
             }
             done => done,
         }
-        .map_err(|error| {
-            call_error(
-                &error,
-                &format!("seeking in partition {partition}"),
-                self.brokers(),
-            )
-        })
+        .map_err(|error| call_error(&error, &format!("seeking in partition {partition}"), self.brokers()))
     }
 
     fn commit(&mut self, values: Vec<Commit>, token: CommitToken) {
@@ -438,9 +356,7 @@ impl SourceClient for RdkafkaSource {
     }
 
     fn partitions(&mut self, max_wait: Duration) -> Result<Vec<TopicPartition>, ClientError> {
-        let all = self
-            .subscription
-            .partitions(self.consumer.client(), max_wait, self.brokers());
+        let all = self.subscription.partitions(self.consumer.client(), max_wait, self.brokers());
         all.map_err(|error| self.explain(error))
     }
 
@@ -453,18 +369,8 @@ impl SourceClient for RdkafkaSource {
             let (low, high) = self
                 .consumer
                 .fetch_watermarks(&partition.topic, partition.partition, max_wait)
-                .map_err(|error| {
-                    call_error(
-                        &error,
-                        &format!("ends of partition {partition}"),
-                        self.brokers(),
-                    )
-                })?;
-            Ok(Watermarks {
-                partition: partition.clone(),
-                low: NextOffset(low),
-                high: NextOffset(high),
-            })
+                .map_err(|error| call_error(&error, &format!("ends of partition {partition}"), self.brokers()))?;
+            Ok(Watermarks { partition: partition.clone(), low: NextOffset(low), high: NextOffset(high) })
         });
         let all: Result<Vec<_>, ClientError> = each.collect();
         all.map_err(|error| self.explain(error))

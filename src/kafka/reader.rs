@@ -11,16 +11,12 @@ use rdkafka::{
 
 use super::{
     client::{
-        AssignmentEpoch, ClientError, ErrorKind, NextOffset, RecordBlock, SourceEvent,
-        TopicPartition, Watermarks,
+        AssignmentEpoch, ClientError, ErrorKind, NextOffset, RecordBlock, SourceEvent, TopicPartition, Watermarks,
     },
     intake::Intake,
     native::RecordQueue,
     options::{Connection, reader_properties},
-    rdkafka::{
-        Context, Happening, call_error, config, creation_error, kind_of, native, partition_count,
-        sentence,
-    },
+    rdkafka::{Context, Happening, call_error, config, creation_error, kind_of, native, partition_count, sentence},
     trouble::{TroubleWatch, connection_error},
 };
 use crate::clock::Clock;
@@ -43,9 +39,7 @@ pub struct TopicReader {
 
 impl std::fmt::Debug for TopicReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TopicReader")
-            .field("brokers", &self.brokers)
-            .finish_non_exhaustive()
+        f.debug_struct("TopicReader").field("brokers", &self.brokers).finish_non_exhaustive()
     }
 }
 
@@ -54,16 +48,11 @@ impl TopicReader {
     ///
     /// # Errors
     /// A property that the client does not accept.
-    pub fn new(
-        connection: &Connection,
-        patience: Duration,
-        clock: Clock,
-    ) -> Result<Self, ClientError> {
+    pub fn new(connection: &Connection, patience: Duration, clock: Clock) -> Result<Self, ClientError> {
         let config = config(&reader_properties(connection));
         drop(native(&config)?);
-        let consumer: BaseConsumer<Context> = config
-            .create_with_context(Context::default())
-            .map_err(|error| creation_error(&error))?;
+        let consumer: BaseConsumer<Context> =
+            config.create_with_context(Context::default()).map_err(|error| creation_error(&error))?;
         let consumer = Arc::new(consumer);
         Ok(Self {
             queue: RecordQueue::new(Arc::clone(&consumer)),
@@ -84,9 +73,7 @@ impl TopicReader {
         found.map_err(|error| {
             self.hear();
             match error.kind {
-                ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Other => {
-                    self.connection.reason_or(error)
-                }
+                ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Other => self.connection.reason_or(error),
                 _ => error,
             }
         })
@@ -95,28 +82,16 @@ impl TopicReader {
     fn ask_watermarks(&self, topic: &str) -> Result<Vec<Watermarks>, ClientError> {
         let (client, brokers) = (self.consumer.client(), self.brokers.as_str());
         let count = partition_count(client, topic, self.patience, brokers)?.ok_or_else(|| {
-            let message = format!(
-                "topic {topic:?} does not exist on {brokers}: make the topic, or mend its name"
-            );
+            let message = format!("topic {topic:?} does not exist on {brokers}: make the topic, or mend its name");
             ClientError::new(ErrorKind::UnknownTopic, message)
         })?;
         let name: Arc<str> = topic.into();
         let ends = |n| {
-            let partition = TopicPartition {
-                topic: Arc::clone(&name),
-                partition: n,
-            };
-            let (low, high) =
-                client
-                    .fetch_watermarks(topic, n, self.patience)
-                    .map_err(|error| {
-                        call_error(&error, &format!("ends of partition {partition}"), brokers)
-                    })?;
-            Ok(Watermarks {
-                partition,
-                low: NextOffset(low),
-                high: NextOffset(high),
-            })
+            let partition = TopicPartition { topic: Arc::clone(&name), partition: n };
+            let (low, high) = client
+                .fetch_watermarks(topic, n, self.patience)
+                .map_err(|error| call_error(&error, &format!("ends of partition {partition}"), brokers))?;
+            Ok(Watermarks { partition, low: NextOffset(low), high: NextOffset(high) })
         };
         (0..count).map(ends).collect()
     }
@@ -133,26 +108,17 @@ impl TopicReader {
         each: &mut dyn FnMut(&RecordBlock) -> ControlFlow<()>,
     ) -> Result<Vec<Watermarks>, ClientError> {
         let ends = self.watermarks(topic)?;
-        let mut open: BTreeMap<i32, NextOffset> = ends
-            .iter()
-            .filter(|w| w.high > w.low)
-            .map(|w| (w.partition.partition, w.high))
-            .collect();
+        let mut open: BTreeMap<i32, NextOffset> =
+            ends.iter().filter(|w| w.high > w.low).map(|w| (w.partition.partition, w.high)).collect();
         let mut intake = self.start(topic, open.keys().copied())?;
         let read = self.read_open(&mut intake, &mut open, each);
         let stopped = self.consumer.unassign();
         read?;
-        stopped.map_err(|error| {
-            call_error(&error, &format!("reading topic {topic:?}"), &self.brokers)
-        })?;
+        stopped.map_err(|error| call_error(&error, &format!("reading topic {topic:?}"), &self.brokers))?;
         Ok(ends)
     }
 
-    fn start(
-        &self,
-        topic: &str,
-        partitions: impl Iterator<Item = i32>,
-    ) -> Result<Intake, ClientError> {
+    fn start(&self, topic: &str, partitions: impl Iterator<Item = i32>) -> Result<Intake, ClientError> {
         let what = format!("reading topic {topic:?}");
         let mut intake = Intake::default();
         let mut list = TopicPartitionList::new();
@@ -161,18 +127,10 @@ impl TopicReader {
             let added = list.add_partition_offset(topic, partition, Place::Beginning);
             added.map_err(|error| call_error(&error, &what, &self.brokers))?;
             if self.queue.forward(topic, partition) {
-                intake.add(
-                    TopicPartition {
-                        topic: Arc::clone(&name),
-                        partition,
-                    },
-                    AssignmentEpoch(0),
-                );
+                intake.add(TopicPartition { topic: Arc::clone(&name), partition }, AssignmentEpoch(0));
             }
         }
-        self.consumer
-            .assign(&list)
-            .map_err(|error| call_error(&error, &what, &self.brokers))?;
+        self.consumer.assign(&list).map_err(|error| call_error(&error, &what, &self.brokers))?;
         Ok(intake)
     }
 
@@ -186,24 +144,16 @@ impl TopicReader {
         let mut events = Vec::new();
         while !open.is_empty() {
             self.hear();
-            self.queue
-                .consume(RECORDS, WAIT, &mut |raw| intake.take(raw, &mut events));
+            self.queue.consume(RECORDS, WAIT, &mut |raw| intake.take(raw, &mut events));
             intake.flush(&mut events);
             if let Some((partition, code, text)) = intake.errors.pop() {
-                return Err(sentence(
-                    code,
-                    &text,
-                    &format!("reading partition {partition}"),
-                    &self.brokers,
-                ));
+                return Err(sentence(code, &text, &format!("reading partition {partition}"), &self.brokers));
             }
             if std::mem::take(&mut intake.heard) {
                 heard = self.clock.now();
             } else if self.clock.now() - heard > self.patience {
                 let message = format!("nothing came from {} for {:?}", self.brokers, self.patience);
-                return Err(self
-                    .connection
-                    .reason_or(ClientError::new(ErrorKind::TimedOut, message)));
+                return Err(self.connection.reason_or(ClientError::new(ErrorKind::TimedOut, message)));
             }
             for event in events.drain(..) {
                 if hand_over(event, intake, open, each)?.is_break() {
@@ -229,17 +179,10 @@ impl TopicReader {
     fn remember(&mut self, happenings: Vec<Happening>) {
         for happening in happenings {
             if let Happening::Error(code, text) = happening
-                && matches!(
-                    kind_of(code),
-                    ErrorKind::Unavailable | ErrorKind::Authentication
-                )
+                && matches!(kind_of(code), ErrorKind::Unavailable | ErrorKind::Authentication)
                 && code != rdkafka::error::RDKafkaErrorCode::AllBrokersDown
             {
-                self.connection.connection_failed(connection_error(
-                    kind_of(code),
-                    &text,
-                    &self.brokers,
-                ));
+                self.connection.connection_failed(connection_error(kind_of(code), &text, &self.brokers));
             }
         }
     }

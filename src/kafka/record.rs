@@ -43,12 +43,7 @@ impl RecordBlock {
     /// An empty block.
     #[must_use]
     pub const fn new(partition: TopicPartition, epoch: AssignmentEpoch) -> Self {
-        Self {
-            partition,
-            epoch,
-            records: Vec::new(),
-            bytes: Vec::new(),
-        }
+        Self { partition, epoch, records: Vec::new(), bytes: Vec::new() }
     }
 
     /// The block's memory, emptied, for records of another partition.
@@ -56,11 +51,7 @@ impl RecordBlock {
     pub fn reuse(mut self, partition: TopicPartition, epoch: AssignmentEpoch) -> Self {
         self.records.clear();
         self.bytes.clear();
-        Self {
-            partition,
-            epoch,
-            ..self
-        }
+        Self { partition, epoch, ..self }
     }
 
     /// The records, in the order of their offsets.
@@ -127,11 +118,7 @@ impl RecordBlock {
     pub fn headers_encoded(&self, i: usize) -> &[u8] {
         self.records
             .get(i)
-            .and_then(|head| {
-                self.bytes
-                    .get(head.headers_start()..)?
-                    .get(..head.headers_len as usize)
-            })
+            .and_then(|head| self.bytes.get(head.headers_start()..)?.get(..head.headers_len as usize))
             .unwrap_or_default()
     }
 
@@ -139,14 +126,8 @@ impl RecordBlock {
     ///
     /// Whoever fills a block starts a new one before [`RecordBlock::MAX_BYTES`] and keeps the offsets rising.
     #[inline]
-    pub fn push(
-        &mut self,
-        offset: Offset,
-        timestamp: i64,
-        key: Option<&[u8]>,
-        value: Option<&[u8]>,
-        headers: &[u8],
-    ) {
+    #[expect(clippy::too_many_arguments, reason = "the five parts of a record")]
+    pub fn push(&mut self, offset: Offset, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>, headers: &[u8]) {
         let start = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes.extend_from_slice(key.unwrap_or_default());
         self.bytes.extend_from_slice(value.unwrap_or_default());
@@ -238,10 +219,7 @@ mod tests {
         block.push(Offset(10), 18, Some(b"k"), Some(b"value"), b"");
         assert_eq!((block.key(0), block.value(0)), (None, Some(&b""[..])));
         assert_eq!((block.key(1), block.value(1)), (Some(&b""[..]), None));
-        assert_eq!(
-            (block.key(2), block.value(2)),
-            (Some(&b"k"[..]), Some(&b"value"[..]))
-        );
+        assert_eq!((block.key(2), block.value(2)), (Some(&b"k"[..]), Some(&b"value"[..])));
         assert_eq!(block.value(3), None);
         assert_eq!(block.records()[1].offset, Offset(9));
     }
@@ -256,10 +234,7 @@ mod tests {
         block.push(Offset(0), 0, Some(b"key"), Some(b"value"), &encoded);
         block.push(Offset(1), 0, None, None, b"");
         let seen: Vec<_> = block.headers(0).collect();
-        assert_eq!(
-            seen,
-            [(&b"a"[..], Some(&b"1"[..])), (b"", None), (b"a", Some(b""))]
-        );
+        assert_eq!(seen, [(&b"a"[..], Some(&b"1"[..])), (b"", None), (b"a", Some(b""))]);
         assert_eq!(block.headers(1).count(), 0);
         assert_eq!(block.headers_encoded(0), encoded);
     }

@@ -25,31 +25,19 @@ impl Subscription {
         if topics.is_empty() {
             return Err(config("a source needs at least one topic".to_owned()));
         }
-        let (patterns, names): (Vec<_>, Vec<_>) = topics
-            .iter()
-            .cloned()
-            .partition(|name| name.starts_with('^'));
+        let (patterns, names): (Vec<_>, Vec<_>) = topics.iter().cloned().partition(|name| name.starts_with('^'));
         let compile = |pattern: &String| {
             // Topic names are ASCII.
             RegexBuilder::new(pattern)
                 .unicode(false)
                 .build()
-                .map_err(|error| {
-                    config(format!(
-                        "topic pattern {pattern:?} is no regular expression: {error}"
-                    ))
-                })
+                .map_err(|error| config(format!("topic pattern {pattern:?} is no regular expression: {error}")))
         };
-        Ok(Self {
-            names,
-            patterns: patterns.iter().map(compile).collect::<Result<_, _>>()?,
-        })
+        Ok(Self { names, patterns: patterns.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
     fn matches(&self, topic: &str) -> bool {
-        self.patterns
-            .iter()
-            .any(|pattern| pattern.is_match(topic.as_bytes()))
+        self.patterns.iter().any(|pattern| pattern.is_match(topic.as_bytes()))
     }
 
     /// All partitions of the topics that exist now, sorted.
@@ -75,11 +63,7 @@ impl Subscription {
         if !self.patterns.is_empty() {
             for topic in metadata(client, None, max_wait, brokers)?.topics() {
                 if self.matches(topic.name()) {
-                    add(
-                        &mut all,
-                        topic.name(),
-                        i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX),
-                    );
+                    add(&mut all, topic.name(), i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX));
                 }
             }
         }
@@ -91,10 +75,7 @@ impl Subscription {
 
 fn add(all: &mut Vec<TopicPartition>, topic: &str, count: i32) {
     let topic: Arc<str> = topic.into();
-    all.extend((0..count).map(|partition| TopicPartition {
-        topic: Arc::clone(&topic),
-        partition,
-    }));
+    all.extend((0..count).map(|partition| TopicPartition { topic: Arc::clone(&topic), partition }));
 }
 
 #[cfg(test)]
@@ -114,11 +95,6 @@ mod tests {
     fn a_broken_pattern_is_refused_with_its_text() {
         let error = Subscription::new(&["^log(".to_owned()]).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Config);
-        assert!(
-            error
-                .message
-                .starts_with("topic pattern \"^log(\" is no regular expression"),
-            "{error}"
-        );
+        assert!(error.message.starts_with("topic pattern \"^log(\" is no regular expression"), "{error}");
     }
 }

@@ -43,26 +43,16 @@ impl TroubleWatch {
         if self.since.is_some() {
             return None;
         }
-        let since = self
-            .suspected
-            .take()
-            .map_or(now, |suspicion| suspicion.since);
+        let since = self.suspected.take().map_or(now, |suspicion| suspicion.since);
         self.since = Some(since);
         self.next_probe = now + PROBE_EVERY;
-        Some(Trouble {
-            message: error.message.clone(),
-            since,
-        })
+        Some(Trouble { message: error.message.clone(), since })
     }
 
     /// No broker seems to be there: ask, from the next poll on.
     pub(super) fn suspect(&mut self, error: ClientError, now: Instant) {
         if self.since.is_none() && self.suspected.is_none() {
-            self.suspected = Some(Suspicion {
-                since: now,
-                error,
-                failed_probes: 0,
-            });
+            self.suspected = Some(Suspicion { since: now, error, failed_probes: 0 });
             self.next_probe = now + PROBE_EVERY;
         }
     }
@@ -74,10 +64,7 @@ impl TroubleWatch {
         if suspicion.failed_probes < PROBES {
             return None;
         }
-        let error = self
-            .reason
-            .clone()
-            .unwrap_or_else(|| suspicion.error.clone());
+        let error = self.reason.clone().unwrap_or_else(|| suspicion.error.clone());
         self.begin(&error, now)
     }
 
@@ -128,9 +115,7 @@ pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> Cl
             )
         }
         _ if detail.contains("resolve") => {
-            format!(
-                "cannot find the host of broker {broker} ({detail}): check the name in `brokers`"
-            )
+            format!("cannot find the host of broker {broker} ({detail}): check the name in `brokers`")
         }
         _ if speaks_something_else(detail) => format!(
             "what answers at {broker} does not speak Kafka's protocol as expected ({detail}): check the port, and security.protocol"
@@ -139,17 +124,14 @@ pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> Cl
         _ if detail.ends_with("brokers are down") => {
             format!("no broker answers at {broker}: check `brokers`, and that Kafka runs there")
         }
-        _ => format!(
-            "no broker answers at {broker} ({detail}): check `brokers`, and that Kafka runs there"
-        ),
+        _ => format!("no broker answers at {broker} ({detail}): check `brokers`, and that Kafka runs there"),
     };
     ClientError::new(kind, message)
 }
 
 fn is_tls(kind: ErrorKind, detail: &str) -> bool {
     detail.contains("SSL handshake")
-        || (kind == ErrorKind::Authentication
-            && (detail.contains("SSL") || detail.contains("certificate")))
+        || (kind == ErrorKind::Authentication && (detail.contains("SSL") || detail.contains("certificate")))
 }
 
 fn speaks_something_else(detail: &str) -> bool {
@@ -174,25 +156,14 @@ fn broker_and_detail(text: &str) -> (Option<&str>, &str) {
     let Some((address, _id)) = name.rsplit_once('/') else {
         return (None, text);
     };
-    let address = address
-        .rsplit_once("//")
-        .map_or(address, |(_, address)| address);
-    let known = address
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if known {
-        (Some(address), detail)
-    } else {
-        (None, text)
-    }
+    let address = address.rsplit_once("//").map_or(address, |(_, address)| address);
+    let known = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if known { (Some(address), detail) } else { (None, text) }
 }
 
 /// Without librdkafka's ` (after 3ms in state CONNECT)`, which differs at each try.
 fn without_state(detail: &str) -> &str {
-    detail
-        .find(" (after ")
-        .map_or(detail, |at| detail.get(..at).unwrap_or(detail))
-        .trim_end()
+    detail.find(" (after ").map_or(detail, |at| detail.get(..at).unwrap_or(detail)).trim_end()
 }
 
 #[cfg(test)]
@@ -221,10 +192,7 @@ mod tests {
         watch.suspect(error(), now);
         assert!(watch.probe_due(now + PROBE_EVERY));
         assert_eq!(watch.probe_failed(now + PROBE_EVERY), None);
-        assert_eq!(
-            watch.probe_failed(now + PROBE_EVERY).map(|t| t.since),
-            Some(now)
-        );
+        assert_eq!(watch.probe_failed(now + PROBE_EVERY).map(|t| t.since), Some(now));
         assert_eq!(watch.probe_failed(now + PROBE_EVERY), None);
         assert!(watch.went_well());
     }

@@ -17,9 +17,8 @@ use stormglass::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
         admin::Admin,
         client::{
-            AssignmentEpoch, Commit, CommitOutcome, CommitToken, Committed, DeliveryFailure,
-            DeliveryReport, ErrorKind, FlushId, NextOffset, Position, SinkClient, SourceClient,
-            SourceEvent, TopicPartition,
+            AssignmentEpoch, Commit, CommitOutcome, CommitToken, Committed, DeliveryFailure, DeliveryReport, ErrorKind,
+            FlushId, NextOffset, Position, SinkClient, SourceClient, SourceEvent, TopicPartition,
         },
         produce::{BY_KEY, ProduceBatch, ProduceRecord},
         reader::TopicReader,
@@ -63,10 +62,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn connection(broker: &Broker) -> Connection {
-    Connection {
-        brokers: broker.bootstrap().to_owned(),
-        ..Connection::default()
-    }
+    Connection { brokers: broker.bootstrap().to_owned(), ..Connection::default() }
 }
 
 fn sink(broker: &Broker) -> RdkafkaSink {
@@ -129,34 +125,19 @@ impl Member {
     fn take(&mut self, event: SourceEvent) {
         match event {
             SourceEvent::Records(block) => {
-                assert_eq!(
-                    self.ours.get(&block.partition),
-                    Some(&block.epoch),
-                    "{}",
-                    block.partition
-                );
+                assert_eq!(self.ours.get(&block.partition), Some(&block.epoch), "{}", block.partition);
                 let seen = self.offsets.entry(block.partition.clone()).or_default();
                 seen.extend(block.records().iter().map(|head| head.offset.0));
                 assert!(seen.is_sorted_by(|a, b| a < b), "out of order: {seen:?}");
                 self.source.recycle(block);
             }
-            SourceEvent::Assigned {
-                partitions,
-                epoch,
-                group_is_new,
-            } => {
+            SourceEvent::Assigned { partitions, epoch, group_is_new } => {
                 self.rebalances += 1;
                 self.new_group = Some(group_is_new);
                 let mut from = Vec::new();
                 for p in partitions {
-                    assert!(
-                        self.ours.insert(p.partition.clone(), epoch).is_none(),
-                        "given twice: {p:?}"
-                    );
-                    let start = p
-                        .committed
-                        .as_ref()
-                        .map_or(Position::Beginning, |c| Position::At(c.next));
+                    assert!(self.ours.insert(p.partition.clone(), epoch).is_none(), "given twice: {p:?}");
+                    let start = p.committed.as_ref().map_or(Position::Beginning, |c| Position::At(c.next));
                     from.push((p.partition.clone(), start));
                     self.committed.insert(p.partition, p.committed);
                 }
@@ -173,19 +154,12 @@ impl Member {
                 }
                 self.source.unassign().unwrap();
             }
-            SourceEvent::EndOfPartition {
-                partition,
-                epoch,
-                next,
-            } => {
+            SourceEvent::EndOfPartition { partition, epoch, next } => {
                 assert_eq!(self.ours.get(&partition), Some(&epoch));
                 self.ends.insert(partition, next);
             }
             SourceEvent::Committed { token, outcomes } => {
-                assert!(
-                    self.outcomes.insert(token, outcomes).is_none(),
-                    "answered twice"
-                );
+                assert!(self.outcomes.insert(token, outcomes).is_none(), "answered twice");
             }
             other => self.others.push(other),
         }
@@ -194,12 +168,7 @@ impl Member {
     fn until(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) {
-            assert!(
-                Instant::now() < deadline,
-                "did not happen: {what}; {:?} {:?}",
-                self.ends,
-                self.others
-            );
+            assert!(Instant::now() < deadline, "did not happen: {what}; {:?} {:?}", self.ends, self.others);
             self.step();
         }
     }
@@ -208,13 +177,7 @@ impl Member {
         self.offsets.values().map(Vec::len).sum()
     }
 
-    fn commit(
-        &mut self,
-        partition: &TopicPartition,
-        next: i64,
-        metadata: &str,
-        token: u64,
-    ) -> CommitOutcome {
+    fn commit(&mut self, partition: &TopicPartition, next: i64, metadata: &str, token: u64) -> CommitOutcome {
         let epoch = self.ours[partition];
         self.commit_as(partition, epoch, (next, metadata), token)
     }
@@ -227,16 +190,9 @@ impl Member {
         token: u64,
     ) -> CommitOutcome {
         let (partition, token) = (partition.clone(), CommitToken(token));
-        let value = Commit {
-            partition,
-            epoch,
-            next: NextOffset(next),
-            metadata: metadata.to_owned(),
-        };
+        let value = Commit { partition, epoch, next: NextOffset(next), metadata: metadata.to_owned() };
         self.source.commit(vec![value], token);
-        self.until("the commit is answered", |m| {
-            m.outcomes.contains_key(&token)
-        });
+        self.until("the commit is answered", |m| m.outcomes.contains_key(&token));
         self.outcomes.remove(&token).unwrap().pop().unwrap()
     }
 }
@@ -270,11 +226,7 @@ fn every_kind_of_record_comes_back_as_it_was_sent(broker: &Broker) {
     let mut thousand = Vec::new();
     for n in 0..1000 {
         let value = n.to_string();
-        push_header(
-            b"same-name",
-            (n % 3 > 0).then_some(value.as_bytes()),
-            &mut thousand,
-        );
+        push_header(b"same-name", (n % 3 > 0).then_some(value.as_bytes()), &mut thousand);
     }
     let sent: [(Option<&[u8]>, Option<&[u8]>, &[u8], i64); 7] = [
         (None, Some(b"null key"), b"", NO_TIMESTAMP),
@@ -287,46 +239,22 @@ fn every_kind_of_record_comes_back_as_it_was_sent(broker: &Broker) {
     ];
     let mut batch = ProduceBatch::new(topic.as_str().into());
     for (key, value, headers, timestamp) in sent {
-        batch.push_to(
-            0,
-            timestamp,
-            &ProduceRecord {
-                key,
-                value,
-                headers,
-                ..Default::default()
-            },
-        );
+        batch.push_to(0, timestamp, &ProduceRecord { key, value, headers, ..Default::default() });
     }
-    assert_eq!(
-        acked(&deliver(&mut sink(broker), &batch)),
-        [(FlushId(0), 7)].into()
-    );
+    assert_eq!(acked(&deliver(&mut sink(broker), &batch)), [(FlushId(0), 7)].into());
 
     let mut seen = 0;
     let mut reader = TopicReader::new(&connection(broker), PATIENCE, Clock::system()).unwrap();
     let mut check = |block: &stormglass::kafka::client::RecordBlock| {
         for (i, head) in block.records().iter().enumerate() {
             let (key, value, headers, timestamp) = sent[seen];
-            assert_eq!(
-                (block.key(i), block.value(i)),
-                (key, value),
-                "record {seen}"
-            );
+            assert_eq!((block.key(i), block.value(i)), (key, value), "record {seen}");
             assert_eq!(block.headers_encoded(i), headers, "record {seen}");
             assert_eq!(head.offset.0, seen as i64);
             if timestamp >= 0 {
-                assert!(
-                    head.timestamp == timestamp || timestamp == 0,
-                    "{}",
-                    head.timestamp
-                );
+                assert!(head.timestamp == timestamp || timestamp == 0, "{}", head.timestamp);
             } else {
-                assert!(
-                    head.timestamp > 1_600_000_000_000,
-                    "the time of sending: {}",
-                    head.timestamp
-                );
+                assert!(head.timestamp > 1_600_000_000_000, "the time of sending: {}", head.timestamp);
             }
             seen += 1;
         }
@@ -348,23 +276,14 @@ fn a_key_lies_where_javas_partitioner_puts_it(broker: &Broker) {
         batch.push_to(
             BY_KEY,
             NO_TIMESTAMP,
-            &ProduceRecord {
-                key: Some(key.as_bytes()),
-                value: Some(b"1"),
-                ..Default::default()
-            },
+            &ProduceRecord { key: Some(key.as_bytes()), value: Some(b"1"), ..Default::default() },
         );
     }
     // Half of them by the other way into the client, which carries headers.
     let mut header = Vec::new();
     push_header(b"h", Some(b"1"), &mut header);
     for key in &keys {
-        batch.push(&ProduceRecord {
-            key: Some(key.as_bytes()),
-            value: None,
-            headers: &header,
-            ..Default::default()
-        });
+        batch.push(&ProduceRecord { key: Some(key.as_bytes()), value: None, headers: &header, ..Default::default() });
     }
     deliver(&mut sink(broker), &batch);
     let read = broker.read(&topic, Isolation::ReadCommitted);
@@ -372,12 +291,7 @@ fn a_key_lies_where_javas_partitioner_puts_it(broker: &Broker) {
     for record in read {
         // The hash itself is held to Kafka's own test values in `tuple`.
         let hash = murmur2(record.key.as_deref().unwrap()) & 0x7fff_ffff;
-        assert_eq!(
-            record.partition.unwrap(),
-            i32::try_from(hash % 7).unwrap(),
-            "{:?}",
-            record.text()
-        );
+        assert_eq!(record.partition.unwrap(), i32::try_from(hash % 7).unwrap(), "{:?}", record.text());
     }
 }
 
@@ -392,15 +306,7 @@ fn a_full_queue_takes_a_prefix_and_nothing_is_lost_or_out_of_order(broker: &Brok
     for n in 0..5000_u32 {
         let text = n.to_string();
         let headers: &[u8] = if n % 50 == 7 { &header } else { b"" };
-        batch.push_to(
-            0,
-            NO_TIMESTAMP,
-            &ProduceRecord {
-                value: Some(text.as_bytes()),
-                headers,
-                ..Default::default()
-            },
-        );
+        batch.push_to(0, NO_TIMESTAMP, &ProduceRecord { value: Some(text.as_bytes()), headers, ..Default::default() });
     }
     let (mut at, mut partly, mut reports) = (0, 0, Vec::new());
     while at < batch.len() {
@@ -415,10 +321,7 @@ fn a_full_queue_takes_a_prefix_and_nothing_is_lost_or_out_of_order(broker: &Brok
     assert_eq!(acked(&reports), [(FlushId(0), 5000)].into());
     let read = broker.read(&topic, Isolation::ReadCommitted);
     let expected: Vec<String> = (0..5000).map(|n| n.to_string()).collect();
-    assert_eq!(
-        read.iter().map(|r| r.text().1).collect::<Vec<_>>(),
-        expected
-    );
+    assert_eq!(read.iter().map(|r| r.text().1).collect::<Vec<_>>(), expected);
 }
 
 fn acknowledgements_are_counted_exactly_for_each_flush(broker: &Broker) {
@@ -429,12 +332,7 @@ fn acknowledgements_are_counted_exactly_for_each_flush(broker: &Broker) {
         let flush = FlushId(if n % 10 == 0 { u32::MAX } else { n / 1000 });
         *expected.entry(flush).or_insert(0) += 1;
         let key = n.to_string();
-        batch.push(&ProduceRecord {
-            key: Some(key.as_bytes()),
-            flush,
-            tag: n,
-            ..Default::default()
-        });
+        batch.push(&ProduceRecord { key: Some(key.as_bytes()), flush, tag: n, ..Default::default() });
     }
     assert_eq!(acked(&deliver(&mut sink(broker), &batch)), expected);
 }
@@ -448,13 +346,7 @@ fn a_record_that_is_too_large_fails_and_the_others_arrive(broker: &Broker) {
     for (tag, value) in (0..).zip(values) {
         // Each in a request of its own: the broker refuses requests, not records.
         let mut batch = ProduceBatch::new(topic.as_str().into());
-        let record = ProduceRecord {
-            key: Some(b"k"),
-            value: Some(value),
-            flush: FlushId(9),
-            tag,
-            headers: b"",
-        };
+        let record = ProduceRecord { key: Some(b"k"), value: Some(value), flush: FlushId(9), tag, headers: b"" };
         batch.push(&record);
         reports.extend(deliver(&mut sink, &batch));
     }
@@ -462,60 +354,28 @@ fn a_record_that_is_too_large_fails_and_the_others_arrive(broker: &Broker) {
     let failed: Vec<_> = reports
         .iter()
         .filter_map(|report| match report {
-            DeliveryReport::Failed(failed) => Some((
-                failed.tag,
-                failed.flush,
-                failed.reason,
-                failed.value_len,
-                failed.key.clone(),
-            )),
+            DeliveryReport::Failed(failed) => {
+                Some((failed.tag, failed.flush, failed.reason, failed.value_len, failed.key.clone()))
+            }
             _ => None,
         })
         .collect();
-    let large = |tag, len| {
-        (
-            tag,
-            FlushId(9),
-            DeliveryFailure::TooLarge,
-            len,
-            Some(b"k".to_vec()),
-        )
-    };
+    let large = |tag, len| (tag, FlushId(9), DeliveryFailure::TooLarge, len, Some(b"k".to_vec()));
     assert_eq!(failed, [large(1, 60_000), large(3, 2_000_000)]);
-    let read: Vec<_> = broker
-        .read(&topic, Isolation::ReadCommitted)
-        .iter()
-        .map(|r| r.text().1)
-        .collect();
+    let read: Vec<_> = broker.read(&topic, Isolation::ReadCommitted).iter().map(|r| r.text().1).collect();
     assert_eq!(read, ["first", "second", "third"]);
 }
 
 fn committed_offsets_and_metadata_come_with_the_next_assignment(broker: &Broker) {
     let topic = broker.topic("commit", 2, &[]);
-    broker.produce(
-        &topic,
-        (0..10).map(|n| Record {
-            partition: Some(0),
-            ..Record::from(n.to_string().as_str())
-        }),
-    );
-    let (group, p0, p1) = (
-        broker.unique("group"),
-        partition(&topic, 0),
-        partition(&topic, 1),
-    );
+    broker.produce(&topic, (0..10).map(|n| Record { partition: Some(0), ..Record::from(n.to_string().as_str()) }));
+    let (group, p0, p1) = (broker.unique("group"), partition(&topic, 0), partition(&topic, 1));
     let mut member = Member::new(broker, &group, &[&topic]);
     member.until("both ends", |m| m.ends.len() == 2);
     assert_eq!(member.new_group, Some(true));
     assert_eq!(member.committed.values().filter(|c| c.is_some()).count(), 0);
-    assert_eq!(
-        member.commit(&p0, 7, "v1;8-9 größe", 1),
-        CommitOutcome::Done
-    );
-    assert!(matches!(
-        member.commit(&p0, 8, &"x".repeat(5000), 2),
-        CommitOutcome::Refused(_)
-    ));
+    assert_eq!(member.commit(&p0, 7, "v1;8-9 größe", 1), CommitOutcome::Done);
+    assert!(matches!(member.commit(&p0, 8, &"x".repeat(5000), 2), CommitOutcome::Refused(_)));
     member.source.close(PATIENCE).unwrap();
     drop(member);
     assert_eq!(broker.committed(&group, &topic), [Some(7), None]);
@@ -523,14 +383,8 @@ fn committed_offsets_and_metadata_come_with_the_next_assignment(broker: &Broker)
     let mut member = Member::new(broker, &group, &[&topic]);
     member.until("both ends", |m| m.ends.len() == 2);
     assert_eq!(member.new_group, Some(false));
-    let found = Committed {
-        next: NextOffset(7),
-        metadata: "v1;8-9 größe".to_owned(),
-    };
-    assert_eq!(
-        member.committed,
-        [(p0.clone(), Some(found)), (p1, None)].into()
-    );
+    let found = Committed { next: NextOffset(7), metadata: "v1;8-9 größe".to_owned() };
+    assert_eq!(member.committed, [(p0.clone(), Some(found)), (p1, None)].into());
     assert_eq!(member.offsets[&p0], [7, 8, 9]);
 }
 
@@ -558,54 +412,30 @@ fn a_commit_of_an_assignment_that_ended_is_refused(broker: &Broker) {
     let p = partition(&topic, 0);
     let AssignmentEpoch(epoch) = member.ours[&p];
     let stale = AssignmentEpoch(epoch - 1);
-    assert_eq!(
-        member.commit_as(&p, stale, (1, ""), 1),
-        CommitOutcome::Rebalanced
-    );
+    assert_eq!(member.commit_as(&p, stale, (1, ""), 1), CommitOutcome::Rebalanced);
     assert_eq!(broker.committed(&group, &topic), [None]);
 }
 
 fn the_end_of_a_partition_lies_behind_what_nobody_gets(broker: &Broker) {
     let topic = broker.topic("end", 2, &[]);
-    let producer: BaseProducer = broker
-        .client()
-        .set("transactional.id", broker.unique("writer"))
-        .create()
-        .unwrap();
+    let producer: BaseProducer = broker.client().set("transactional.id", broker.unique("writer")).create().unwrap();
     producer.init_transactions(PATIENCE).unwrap();
     for commits in [true, false] {
         producer.begin_transaction().unwrap();
         for n in 0..3 {
-            producer
-                .send(
-                    BaseRecord::<str, str>::to(&topic)
-                        .partition(0)
-                        .payload(&n.to_string()),
-                )
-                .unwrap();
+            producer.send(BaseRecord::<str, str>::to(&topic).partition(0).payload(&n.to_string())).unwrap();
         }
         producer.flush(PATIENCE).unwrap();
-        if commits {
-            producer.commit_transaction(PATIENCE)
-        } else {
-            producer.abort_transaction(PATIENCE)
-        }
-        .unwrap();
+        if commits { producer.commit_transaction(PATIENCE) } else { producer.abort_transaction(PATIENCE) }.unwrap();
     }
     // 0-2 records, 3 a control record, 4-6 aborted, 7 a control record.
     let mut member = Member::new(broker, &broker.unique("group"), &[&topic]);
     member.until("both ends", |m| m.ends.len() == 2);
     let (p0, p1) = (partition(&topic, 0), partition(&topic, 1));
     assert_eq!(member.offsets[&p0], [0, 1, 2]);
-    assert_eq!(
-        member.ends,
-        [(p0.clone(), NextOffset(8)), (p1.clone(), NextOffset(0))].into()
-    );
+    assert_eq!(member.ends, [(p0.clone(), NextOffset(8)), (p1.clone(), NextOffset(0))].into());
     let ends = member.source.watermarks(&[p0, p1], PATIENCE).unwrap();
-    assert_eq!(
-        ends.iter().map(|w| (w.low.0, w.high.0)).collect::<Vec<_>>(),
-        [(0, 8), (0, 0)]
-    );
+    assert_eq!(ends.iter().map(|w| (w.low.0, w.high.0)).collect::<Vec<_>>(), [(0, 8), (0, 0)]);
 }
 
 fn pausing_at_the_end_skips_nothing(broker: &Broker) {
@@ -628,10 +458,7 @@ fn pausing_at_the_end_skips_nothing(broker: &Broker) {
 
 fn pausing_before_the_first_record_and_in_between_skips_nothing(broker: &Broker) {
     let topic = broker.topic("pause", 1, &[]);
-    broker.produce(
-        &topic,
-        (0..20_000).map(|n| Record::from(n.to_string().as_str())),
-    );
+    broker.produce(&topic, (0..20_000).map(|n| Record::from(n.to_string().as_str())));
     let p = partition(&topic, 0);
     let mut member = Member::new(broker, &broker.unique("group"), &[&topic]);
     member.until("assigned", |m| !m.ours.is_empty());
@@ -652,32 +479,14 @@ fn an_offset_that_is_gone_is_an_event_and_a_seek_goes_on(broker: &Broker) {
     let p = partition(&topic, 0);
     let mut member = Member::new(broker, &broker.unique("group"), &[&topic]);
     member.until("the end", |m| m.ends.len() == 1);
-    member
-        .source
-        .seek(&p, Position::At(NextOffset(999)), PATIENCE)
-        .unwrap();
-    let gone = |m: &Member| {
-        m.others
-            .iter()
-            .any(|e| matches!(e, SourceEvent::OutOfRange { .. }))
-    };
+    member.source.seek(&p, Position::At(NextOffset(999)), PATIENCE).unwrap();
+    let gone = |m: &Member| m.others.iter().any(|e| matches!(e, SourceEvent::OutOfRange { .. }));
     member.until("out of range", gone);
-    let Some(SourceEvent::OutOfRange {
-        partition, message, ..
-    }) = member.others.pop()
-    else {
-        panic!()
-    };
+    let Some(SourceEvent::OutOfRange { partition, message, .. }) = member.others.pop() else { panic!() };
     assert_eq!(partition, p);
-    assert!(
-        message.contains(&format!("{topic}-0")) && message.contains("stormglass reset"),
-        "{message}"
-    );
+    assert!(message.contains(&format!("{topic}-0")) && message.contains("stormglass reset"), "{message}");
     member.offsets.clear();
-    member
-        .source
-        .seek(&p, Position::Beginning, PATIENCE)
-        .unwrap();
+    member.source.seek(&p, Position::Beginning, PATIENCE).unwrap();
     member.until("all again", |m| m.total() == 3);
 }
 
@@ -694,12 +503,7 @@ fn three_members_hear_of_every_rebalance_and_share_every_record(broker: &Broker)
         while members.len() > change.max(1) {
             let mut leaver = members.remove(0);
             leaver.source.close(PATIENCE).unwrap();
-            seen.extend(
-                leaver
-                    .offsets
-                    .iter()
-                    .flat_map(|(p, all)| all.iter().map(|o| (p.clone(), *o))),
-            );
+            seen.extend(leaver.offsets.iter().flat_map(|(p, all)| all.iter().map(|o| (p.clone(), *o))));
         }
         while members.len() < change {
             members.push(Member::new(broker, &group, &[&topic]));
@@ -710,14 +514,7 @@ fn three_members_hear_of_every_rebalance_and_share_every_record(broker: &Broker)
             for _ in 0..20 {
                 let text = sent.to_string();
                 let to = i32::try_from(sent % 12).unwrap();
-                batch.push_to(
-                    to,
-                    NO_TIMESTAMP,
-                    &ProduceRecord {
-                        value: Some(text.as_bytes()),
-                        ..Default::default()
-                    },
-                );
+                batch.push_to(to, NO_TIMESTAMP, &ProduceRecord { value: Some(text.as_bytes()), ..Default::default() });
                 sent += 1;
             }
             deliver(&mut sink, &batch);
@@ -727,10 +524,7 @@ fn three_members_hear_of_every_rebalance_and_share_every_record(broker: &Broker)
             if owned.iter().all(|n| *n == each) {
                 break;
             }
-            assert!(
-                Instant::now() < deadline,
-                "partitions never settled: {owned:?}"
-            );
+            assert!(Instant::now() < deadline, "partitions never settled: {owned:?}");
         }
         let all: BTreeSet<_> = members.iter().flat_map(|m| m.ours.keys()).collect();
         assert_eq!(all.len(), 12, "an overlap or a gap");
@@ -738,46 +532,28 @@ fn three_members_hear_of_every_rebalance_and_share_every_record(broker: &Broker)
     let mut last = members.pop().unwrap();
     let sent = sent as usize;
     last.until("every record", |m| {
-        let here = m
-            .offsets
-            .iter()
-            .flat_map(|(p, all)| all.iter().map(|o| (p.clone(), *o)));
-        here.chain(seen.iter().cloned())
-            .collect::<BTreeSet<_>>()
-            .len()
-            == sent
+        let here = m.offsets.iter().flat_map(|(p, all)| all.iter().map(|o| (p.clone(), *o)));
+        here.chain(seen.iter().cloned()).collect::<BTreeSet<_>>().len() == sent
     });
     assert!(last.rebalances >= 2, "{}", last.rebalances);
 }
 
 fn a_revoked_partition_can_be_committed_until_it_is_let_go(broker: &Broker) {
     let topic = broker.topic("drain", 2, &[]);
-    broker.produce(
-        &topic,
-        (0..20).map(|n| Record {
-            partition: Some(n % 2),
-            ..Record::from("x")
-        }),
-    );
+    broker.produce(&topic, (0..20).map(|n| Record { partition: Some(n % 2), ..Record::from("x") }));
     let group = broker.unique("group");
     let mut first = Member::new(broker, &group, &[&topic]);
     first.until("both ends", |m| m.ends.len() == 2);
     first.holds = true;
     let mut second = Member::new(broker, &group, &[&topic]);
-    let revoked = |m: &Member| {
-        m.others
-            .iter()
-            .any(|e| matches!(e, SourceEvent::Revoked(_)))
-    };
+    let revoked = |m: &Member| m.others.iter().any(|e| matches!(e, SourceEvent::Revoked(_)));
     let deadline = Instant::now() + PATIENCE;
     while !revoked(&first) {
         assert!(Instant::now() < deadline);
         first.step();
         second.step();
     }
-    let Some(SourceEvent::Revoked(taken)) = first.others.pop() else {
-        panic!()
-    };
+    let Some(SourceEvent::Revoked(taken)) = first.others.pop() else { panic!() };
     let p = taken[0].clone();
     assert_eq!(first.commit(&p, 10, "drained", 1), CommitOutcome::Done);
     first.ours.remove(&p);
@@ -788,28 +564,14 @@ fn a_revoked_partition_can_be_committed_until_it_is_let_go(broker: &Broker) {
         second.step();
     }
     let found = second.committed[&p].clone().unwrap();
-    assert_eq!(
-        (found.next, found.metadata.as_str()),
-        (NextOffset(10), "drained")
-    );
+    assert_eq!((found.next, found.metadata.as_str()), (NextOffset(10), "drained"));
     // Too late: it is another's.
-    assert_eq!(
-        first.commit_as(&p, AssignmentEpoch(1), (3, ""), 2),
-        CommitOutcome::Rebalanced
-    );
+    assert_eq!(first.commit_as(&p, AssignmentEpoch(1), (3, ""), 2), CommitOutcome::Rebalanced);
 }
 
 fn topics_by_pattern_are_found(broker: &Broker) {
-    let (a, b) = (
-        broker.topic("pattern-a", 2, &[]),
-        broker.topic("pattern-b", 1, &[]),
-    );
-    let run = a
-        .trim_start_matches("pattern-a-")
-        .split('-')
-        .next()
-        .unwrap()
-        .to_owned();
+    let (a, b) = (broker.topic("pattern-a", 2, &[]), broker.topic("pattern-b", 1, &[]));
+    let run = a.trim_start_matches("pattern-a-").split('-').next().unwrap().to_owned();
     let pattern = format!("^pattern-.-{run}-");
     let mut member = Member::new(broker, &broker.unique("group"), &[&pattern]);
     let all = member.source.partitions(PATIENCE).unwrap();
@@ -819,10 +581,7 @@ fn topics_by_pattern_are_found(broker: &Broker) {
 
 fn a_whole_topic_is_read_once(broker: &Broker) {
     let topic = broker.topic("whole", 3, &[]);
-    broker.produce(
-        &topic,
-        (0..10_000).map(|n| Record::from(n.to_string().as_str())),
-    );
+    broker.produce(&topic, (0..10_000).map(|n| Record::from(n.to_string().as_str())));
     let mut reader = TopicReader::new(&connection(broker), PATIENCE, Clock::system()).unwrap();
     for _again in 0..2 {
         let mut values = BTreeSet::new();
@@ -845,12 +604,7 @@ fn a_whole_topic_is_read_once(broker: &Broker) {
         })
         .unwrap();
     assert_eq!(blocks, 1);
-    let missing = reader
-        .read_all(
-            &broker.unique("missing"),
-            &mut |_| ControlFlow::Continue(()),
-        )
-        .unwrap_err();
+    let missing = reader.read_all(&broker.unique("missing"), &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert_eq!(missing.kind, ErrorKind::UnknownTopic);
 }
 
@@ -858,24 +612,11 @@ fn topics_are_made_looked_at_and_removed(broker: &Broker) {
     let admin = Admin::new(&connection(broker), PATIENCE, Clock::system()).unwrap();
     let topic = broker.unique("admin");
     assert_eq!(admin.partitions(&topic).unwrap(), None);
-    assert!(
-        admin
-            .ensure_topic(&topic, 5, &[("cleanup.policy", "compact")])
-            .unwrap()
-    );
+    assert!(admin.ensure_topic(&topic, 5, &[("cleanup.policy", "compact")]).unwrap());
     assert!(!admin.ensure_topic(&topic, 9, &[]).unwrap());
     assert_eq!(admin.partitions(&topic).unwrap(), Some(5));
-    assert_eq!(
-        admin
-            .topic_setting(&topic, "cleanup.policy")
-            .unwrap()
-            .as_deref(),
-        Some("compact")
-    );
-    assert_eq!(
-        admin.topic_setting(&topic, "no.such.setting").unwrap(),
-        None
-    );
+    assert_eq!(admin.topic_setting(&topic, "cleanup.policy").unwrap().as_deref(), Some("compact"));
+    assert_eq!(admin.topic_setting(&topic, "no.such.setting").unwrap(), None);
     assert!(admin.delete_topic(&topic).unwrap());
     assert!(!admin.delete_topic(&topic).unwrap());
     let error = admin.ensure_topic("no/such:name", 1, &[]).unwrap_err();
@@ -885,10 +626,7 @@ fn topics_are_made_looked_at_and_removed(broker: &Broker) {
 fn what_cannot_be_reached_is_said_in_a_sentence(broker: &Broker) {
     let start = Duration::from_secs(3);
     let kind_and_text = |brokers: &str| {
-        let connection = Connection {
-            brokers: brokers.to_owned(),
-            ..Connection::default()
-        };
+        let connection = Connection { brokers: brokers.to_owned(), ..Connection::default() };
         let options = SourceOptions::new(connection, "group", vec!["topic".to_owned()]);
         let mut source = RdkafkaSource::new(options, Clock::system()).unwrap();
         let error = source.partitions(start).unwrap_err();
@@ -897,28 +635,15 @@ fn what_cannot_be_reached_is_said_in_a_sentence(broker: &Broker) {
         while Instant::now() < deadline {
             source.poll(10, STEP, &mut events).unwrap();
         }
-        let troubles = events
-            .iter()
-            .filter(|e| matches!(e, SourceEvent::Trouble(_)))
-            .count();
+        let troubles = events.iter().filter(|e| matches!(e, SourceEvent::Trouble(_))).count();
         assert_eq!((troubles, events.len()), (1, 1), "{events:?}");
         error
     };
     let absent = kind_and_text("127.0.0.1:1");
     assert_eq!(absent.kind, ErrorKind::Unavailable);
-    assert!(
-        absent
-            .message
-            .starts_with("no broker answers at 127.0.0.1:1 ("),
-        "{absent}"
-    );
+    assert!(absent.message.starts_with("no broker answers at 127.0.0.1:1 ("), "{absent}");
     let unknown = kind_and_text("no-such-host.invalid:9092");
-    assert!(
-        unknown
-            .message
-            .starts_with("cannot find the host of broker no-such-host.invalid:9092"),
-        "{unknown}"
-    );
+    assert!(unknown.message.starts_with("cannot find the host of broker no-such-host.invalid:9092"), "{unknown}");
 
     let web = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = web.local_addr().unwrap().to_string();
@@ -932,42 +657,26 @@ fn what_cannot_be_reached_is_said_in_a_sentence(broker: &Broker) {
     });
     let other = kind_and_text(&address);
     assert!(
-        other.message.starts_with(&format!(
-            "what answers at {address} does not speak Kafka's protocol"
-        )),
+        other.message.starts_with(&format!("what answers at {address} does not speak Kafka's protocol")),
         "{other}"
     );
 
-    let mut options =
-        SourceOptions::new(connection(broker), "group", vec![broker.unique("missing")]);
-    let missing = RdkafkaSource::new(options.clone(), Clock::system())
-        .unwrap()
-        .partitions(PATIENCE)
-        .unwrap_err();
+    let mut options = SourceOptions::new(connection(broker), "group", vec![broker.unique("missing")]);
+    let missing = RdkafkaSource::new(options.clone(), Clock::system()).unwrap().partitions(PATIENCE).unwrap_err();
     assert_eq!(missing.kind, ErrorKind::UnknownTopic);
     assert!(missing.message.contains(&options.topics[0]), "{missing}");
 
-    options
-        .connection
-        .overrides
-        .insert("security.protocol".into(), "ssl".into());
+    options.connection.overrides.insert("security.protocol".into(), "ssl".into());
     let mut tls = RdkafkaSource::new(options, Clock::system()).unwrap();
     let plain = tls.partitions(start).unwrap_err();
     assert!(plain.message.contains(broker.bootstrap()), "{plain}");
-    assert!(
-        plain.message.contains("security.protocol") || plain.message.contains("TLS"),
-        "{plain}"
-    );
+    assert!(plain.message.contains("security.protocol") || plain.message.contains("TLS"), "{plain}");
 }
 
 fn a_refused_setting_never_shows_a_secret(broker: &Broker) {
     let mut connection = connection(broker);
-    connection
-        .overrides
-        .insert("ssl.key.pem".into(), "canary-9e1".into());
-    connection
-        .overrides
-        .insert("security.protocol".into(), "ssl".into());
+    connection.overrides.insert("ssl.key.pem".into(), "canary-9e1".into());
+    connection.overrides.insert("security.protocol".into(), "ssl".into());
     let options = SourceOptions::new(connection.clone(), "g", vec!["t".to_owned()]);
     let error = RdkafkaSource::new(options, Clock::system()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Config);
@@ -984,10 +693,7 @@ fn a_stopped_broker_is_said_once_and_its_return_once(broker: &mut Broker) {
     let mut member = Member::new(broker, &broker.unique("group"), &[&topic]);
     let mut sink = sink(broker);
     let mut batch = ProduceBatch::new(topic.as_str().into());
-    batch.push(&ProduceRecord {
-        value: Some(b"1"),
-        ..Default::default()
-    });
+    batch.push(&ProduceRecord { value: Some(b"1"), ..Default::default() });
     member.until("the end", |m| m.ends.len() == 1);
     deliver(&mut sink, &batch);
     member.until("both records", |m| m.total() == 2);
@@ -1004,14 +710,8 @@ fn a_stopped_broker_is_said_once_and_its_return_once(broker: &mut Broker) {
         other => panic!("{other:?}"),
     };
     let message = said(&member.others);
-    assert!(
-        message.starts_with(&format!("no broker answers at {}", broker.bootstrap())),
-        "{message}"
-    );
-    assert!(
-        matches!(&reports[..], [DeliveryReport::Trouble(_)]),
-        "{reports:?}"
-    );
+    assert!(message.starts_with(&format!("no broker answers at {}", broker.bootstrap())), "{message}");
+    assert!(matches!(&reports[..], [DeliveryReport::Trouble(_)]), "{reports:?}");
     // What is sent meanwhile waits.
     assert_eq!(sink.produce(&batch, 0), 1);
 

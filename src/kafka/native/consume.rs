@@ -16,10 +16,8 @@ use rdkafka::{
     topic_partition_list::TopicPartitionList,
 };
 
-use super::{
-    super::record::{NO_TIMESTAMP, push_header},
-    shared::{Event, millis, nullable, topic_name},
-};
+use super::shared::{Event, millis, nullable, topic_name};
+use crate::kafka::record::{NO_TIMESTAMP, push_header};
 
 /// A record, or what stands in its place, as librdkafka hands it over; borrowed for one call.
 #[derive(Debug)]
@@ -79,11 +77,7 @@ impl<C: ConsumerContext + 'static> RecordQueue<C> {
     pub(in crate::kafka) fn new(consumer: Arc<BaseConsumer<C>>) -> Self {
         // SAFETY: the client is alive; the call never returns null.
         let queue = unsafe { rd::rd_kafka_queue_new(consumer.client().native_ptr()) };
-        Self {
-            queue,
-            headers: Vec::new(),
-            consumer,
-        }
+        Self { queue, headers: Vec::new(), consumer }
     }
 
     /// Sends what is fetched for a partition to this queue. To be called before each assignment of the partition, or
@@ -162,20 +156,13 @@ where
 }
 
 /// SAFETY: `message` is a live message of a consumer, for as long as `'a`.
-unsafe fn raw_record<'a>(
-    message: *mut rd::rd_kafka_message_t,
-    headers: &'a mut Vec<u8>,
-) -> RawRecord<'a> {
+unsafe fn raw_record<'a>(message: *mut rd::rd_kafka_message_t, headers: &'a mut Vec<u8>) -> RawRecord<'a> {
     // SAFETY: by this function's contract; the pointers and lengths in a message describe its own memory. A null
     // payload or key stays apart from an empty one.
     unsafe {
         let m = &*message;
         let ok = m.err == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
-        let timestamp = if ok {
-            rd::rd_kafka_message_timestamp(message, ptr::null_mut())
-        } else {
-            NO_TIMESTAMP
-        };
+        let timestamp = if ok { rd::rd_kafka_message_timestamp(message, ptr::null_mut()) } else { NO_TIMESTAMP };
         if ok {
             encode_headers(message, headers);
         }
@@ -204,8 +191,7 @@ unsafe fn encode_headers(message: *const rd::rd_kafka_message_t, out: &mut Vec<u
         {
             return;
         }
-        let (mut name, mut value, mut len) =
-            (ptr::null::<c_char>(), ptr::null::<c_void>(), 0_usize);
+        let (mut name, mut value, mut len) = (ptr::null::<c_char>(), ptr::null::<c_void>(), 0_usize);
         let mut i = 0;
         while rd::rd_kafka_header_get_all(headers, i, &raw mut name, &raw mut value, &raw mut len)
             == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
@@ -261,10 +247,7 @@ impl<C: ConsumerContext + 'static> CommitQueue<C> {
     }
 
     /// Starts a commit. On an error there is no answer.
-    pub(in crate::kafka) fn send(
-        &mut self,
-        list: &TopicPartitionList,
-    ) -> Result<(), RDKafkaErrorCode> {
+    pub(in crate::kafka) fn send(&mut self, list: &TopicPartitionList) -> Result<(), RDKafkaErrorCode> {
         // SAFETY: client, list and queue are alive; the client copies the list. No callback, so no opaque.
         let err = unsafe {
             rd::rd_kafka_commit_queue(
@@ -275,11 +258,7 @@ impl<C: ConsumerContext + 'static> CommitQueue<C> {
                 ptr::null_mut(),
             )
         };
-        if err == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
-            Ok(())
-        } else {
-            Err(err.into())
-        }
+        if err == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(err.into()) }
     }
 
     /// The next answer, if one has come.
@@ -291,15 +270,8 @@ impl<C: ConsumerContext + 'static> CommitQueue<C> {
             let whole = error_of(rd::rd_kafka_event_error(event.0));
             let list = rd::rd_kafka_event_topic_partition_list(event.0);
             let each = list.as_ref().map(|list| elements(list)).unwrap_or_default();
-            let name = |e: &rd::rd_kafka_topic_partition_t| {
-                CStr::from_ptr(e.topic).to_string_lossy().into_owned()
-            };
-            Some((
-                whole,
-                each.iter()
-                    .map(|e| (name(e), e.partition, error_of(e.err)))
-                    .collect(),
-            ))
+            let name = |e: &rd::rd_kafka_topic_partition_t| CStr::from_ptr(e.topic).to_string_lossy().into_owned();
+            Some((whole, each.iter().map(|e| (name(e), e.partition, error_of(e.err))).collect()))
         }
     }
 }
@@ -309,9 +281,7 @@ fn error_of(err: rd::rd_kafka_resp_err_t) -> Option<RDKafkaErrorCode> {
 }
 
 /// SAFETY: the list owns `cnt` elements.
-unsafe fn elements(
-    list: &rd::rd_kafka_topic_partition_list_t,
-) -> &[rd::rd_kafka_topic_partition_t] {
+unsafe fn elements(list: &rd::rd_kafka_topic_partition_list_t) -> &[rd::rd_kafka_topic_partition_t] {
     match usize::try_from(list.cnt) {
         // SAFETY: by this function's contract.
         Ok(count) if count > 0 => unsafe { slice::from_raw_parts(list.elems, count) },

@@ -8,16 +8,11 @@
 //! counts an end-of-partition event as a consumed record (fixed in 2.13.2, #4844), so that a partition that is paused
 //! at its end would skip its next record; it waits until its array is full; and it locks the queue for each record.
 //! The callback call has none of the three and is as fast.
-#![allow(
-    unsafe_code,
-    reason = "the one audited place: the safe wrapper has no batch calls"
-)]
+#![allow(unsafe_code, reason = "the one audited place: the safe wrapper has no batch calls")]
 
 mod consume;
 mod produce;
 mod shared;
 
-pub(super) use consume::{
-    CommitQueue, PartitionResult, RawRecord, RecordQueue, committed_metadata,
-};
+pub(super) use consume::{CommitQueue, PartitionResult, RawRecord, RecordQueue, committed_metadata};
 pub(super) use produce::{BatchProducer, RawReport, Refused};

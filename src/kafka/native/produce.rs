@@ -14,12 +14,10 @@ use rdkafka::{
     error::RDKafkaErrorCode,
 };
 
-use super::{
-    super::{
-        produce::{BY_KEY, FlushId, ProduceBatch, ProduceRow},
-        record::Headers,
-    },
-    shared::{Event, millis, nullable, topic_name},
+use super::shared::{Event, millis, nullable, topic_name};
+use crate::kafka::{
+    produce::{BY_KEY, FlushId, ProduceBatch, ProduceRow},
+    record::Headers,
 };
 
 /// What became of a record, or another thing that a producer has to say.
@@ -28,20 +26,9 @@ pub(in crate::kafka) enum RawReport<'a> {
     /// Acknowledged by all in-sync replicas.
     Acked(FlushId),
     /// Not delivered.
-    Failed {
-        flush: FlushId,
-        tag: u32,
-        topic: String,
-        key: Option<&'a [u8]>,
-        value_len: usize,
-        code: RDKafkaErrorCode,
-    },
+    Failed { flush: FlushId, tag: u32, topic: String, key: Option<&'a [u8]>, value_len: usize, code: RDKafkaErrorCode },
     /// Something is wrong with the client or a broker.
-    Error {
-        code: RDKafkaErrorCode,
-        text: String,
-        fatal: bool,
-    },
+    Error { code: RDKafkaErrorCode, text: String, fatal: bool },
 }
 
 /// A producer that takes rows of a [`ProduceBatch`].
@@ -66,10 +53,7 @@ impl<C: ClientContext + 'static> Drop for BatchProducer<C> {
         // SAFETY: each handle was made here and is destroyed once, while the client still lives. The purge lets the
         // client's own destruction end without waiting for the network.
         unsafe {
-            rd::rd_kafka_purge(
-                self.client.native_ptr(),
-                rd::RD_KAFKA_PURGE_F_QUEUE | rd::RD_KAFKA_PURGE_F_INFLIGHT,
-            );
+            rd::rd_kafka_purge(self.client.native_ptr(), rd::RD_KAFKA_PURGE_F_QUEUE | rd::RD_KAFKA_PURGE_F_INFLIGHT);
             for topic in self.topics.values() {
                 rd::rd_kafka_topic_destroy(*topic);
             }
@@ -82,23 +66,15 @@ impl<C: ClientContext + 'static> Drop for BatchProducer<C> {
 const CHUNK: usize = 128;
 
 // The flush and the tag of a record travel through librdkafka in one pointer.
-const _: () = assert!(
-    size_of::<*mut c_void>() == 8,
-    "needs a machine with 64-bit pointers"
-);
+const _: () = assert!(size_of::<*mut c_void>() == 8, "needs a machine with 64-bit pointers");
 
 fn opaque(row: &ProduceRow) -> *mut c_void {
-    ptr::without_provenance_mut(
-        usize::try_from(u64::from(row.flush.0) << 32 | u64::from(row.tag)).unwrap_or(0),
-    )
+    ptr::without_provenance_mut(usize::try_from(u64::from(row.flush.0) << 32 | u64::from(row.tag)).unwrap_or(0))
 }
 
 fn flush_and_tag(opaque: *mut c_void) -> (FlushId, u32) {
     let bits = opaque.addr() as u64;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the two halves of the 64 bits"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of the 64 bits")]
     (FlushId((bits >> 32) as u32), bits as u32)
 }
 
@@ -114,10 +90,7 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
     pub(in crate::kafka) fn switch_events_on(config: &rdkafka::config::NativeClientConfig) {
         // SAFETY: the configuration is alive.
         unsafe {
-            rd::rd_kafka_conf_set_events(
-                config.ptr(),
-                rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR,
-            );
+            rd::rd_kafka_conf_set_events(config.ptr(), rd::RD_KAFKA_EVENT_DR | rd::RD_KAFKA_EVENT_ERROR);
         }
     }
 
@@ -125,13 +98,7 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
     pub(in crate::kafka) fn new(client: Client<C>) -> Self {
         // SAFETY: the client is alive; the call never returns null.
         let events = unsafe { rd::rd_kafka_queue_get_main(client.native_ptr()) };
-        Self {
-            events,
-            topics: HashMap::new(),
-            scratch: Vec::with_capacity(CHUNK),
-            in_flight: 0,
-            client,
-        }
+        Self { events, topics: HashMap::new(), scratch: Vec::with_capacity(CHUNK), in_flight: 0, client }
     }
 
     pub(in crate::kafka) const fn client(&self) -> &Client<C> {
@@ -150,9 +117,7 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
             return ptr::null_mut();
         };
         // SAFETY: the client is alive, the name a C string; null configuration means the client's own. Null on error.
-        let topic = unsafe {
-            rd::rd_kafka_topic_new(self.client.native_ptr(), c_name.as_ptr(), ptr::null_mut())
-        };
+        let topic = unsafe { rd::rd_kafka_topic_new(self.client.native_ptr(), c_name.as_ptr(), ptr::null_mut()) };
         if !topic.is_null() {
             self.topics.insert(Arc::clone(name), topic);
         }
@@ -161,28 +126,16 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
 
     /// Copies rows into the client's queue, in order, from row `from` until the queue is full; says how many rows were
     /// taken. Those that were refused for good are taken too and added to `refused`.
-    pub(in crate::kafka) fn produce(
-        &mut self,
-        batch: &ProduceBatch,
-        from: usize,
-        refused: &mut Vec<Refused>,
-    ) -> usize {
+    pub(in crate::kafka) fn produce(&mut self, batch: &ProduceBatch, from: usize, refused: &mut Vec<Refused>) -> usize {
         let topic = self.topic(batch.topic());
         let mut at = from;
         while let Some(rest) = batch.rows().get(at..).filter(|rows| !rows.is_empty()) {
             if topic.is_null() {
-                refused.push(Refused {
-                    row: at,
-                    code: RDKafkaErrorCode::UnknownTopic,
-                });
+                refused.push(Refused { row: at, code: RDKafkaErrorCode::UnknownTopic });
                 at += 1;
                 continue;
             }
-            let plain = rest
-                .iter()
-                .take(CHUNK)
-                .take_while(|row| is_plain(row))
-                .count();
+            let plain = rest.iter().take(CHUNK).take_while(|row| is_plain(row)).count();
             let taken = if plain > 0 {
                 self.produce_plain(topic, batch, (at, plain), refused)
             } else {
@@ -205,21 +158,20 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
         refused: &mut Vec<Refused>,
     ) -> usize {
         self.scratch.clear();
-        self.scratch
-            .extend(batch.rows().iter().skip(at).take(count).map(|row| {
-                let (key, value, _) = batch.parts(row);
-                rd::rd_kafka_message_t {
-                    err: rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
-                    rkt: ptr::null_mut(),
-                    partition: row.partition,
-                    payload: start_of(value),
-                    len: value.map_or(0, <[u8]>::len),
-                    key: start_of(key),
-                    key_len: key.map_or(0, <[u8]>::len),
-                    offset: 0,
-                    _private: opaque(row),
-                }
-            }));
+        self.scratch.extend(batch.rows().iter().skip(at).take(count).map(|row| {
+            let (key, value, _) = batch.parts(row);
+            rd::rd_kafka_message_t {
+                err: rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
+                rkt: ptr::null_mut(),
+                partition: row.partition,
+                payload: start_of(value),
+                len: value.map_or(0, <[u8]>::len),
+                key: start_of(key),
+                key_len: key.map_or(0, <[u8]>::len),
+                offset: 0,
+                _private: opaque(row),
+            }
+        }));
         // SAFETY: the topic is alive. With the COPY flag the client copies keys and values before the call returns; it
         // only reads them, though their type is `*mut`. It writes `err` of each of the `count` messages.
         unsafe {
@@ -237,10 +189,7 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
                 rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => self.in_flight += 1,
                 // Once full, the call refuses all that follow, so what was taken is a prefix.
                 rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__QUEUE_FULL => break,
-                err => refused.push(Refused {
-                    row: at + taken,
-                    code: err.into(),
-                }),
+                err => refused.push(Refused { row: at + taken, code: err.into() }),
             }
             taken += 1;
         }
@@ -273,35 +222,16 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
             let headers = decode_headers(headers);
             let arguments = [
                 (kind::RD_KAFKA_VTYPE_RKT, Value { rkt: topic }),
-                (
-                    kind::RD_KAFKA_VTYPE_PARTITION,
-                    Value {
-                        i32_: row.partition,
-                    },
-                ),
-                (
-                    kind::RD_KAFKA_VTYPE_MSGFLAGS,
-                    Value {
-                        i: rd::RD_KAFKA_MSG_F_COPY,
-                    },
-                ),
+                (kind::RD_KAFKA_VTYPE_PARTITION, Value { i32_: row.partition }),
+                (kind::RD_KAFKA_VTYPE_MSGFLAGS, Value { i: rd::RD_KAFKA_MSG_F_COPY }),
                 (kind::RD_KAFKA_VTYPE_KEY, mem(key)),
                 (kind::RD_KAFKA_VTYPE_VALUE, mem(value)),
-                (
-                    kind::RD_KAFKA_VTYPE_TIMESTAMP,
-                    Value {
-                        i64_: row.timestamp.max(0),
-                    },
-                ),
+                (kind::RD_KAFKA_VTYPE_TIMESTAMP, Value { i64_: row.timestamp.max(0) }),
                 (kind::RD_KAFKA_VTYPE_OPAQUE, Value { ptr: opaque(row) }),
                 (kind::RD_KAFKA_VTYPE_HEADERS, Value { headers }),
             ]
             .map(|(vtype, u)| rd::rd_kafka_vu_t { vtype, u });
-            let error = rd::rd_kafka_produceva(
-                self.client.native_ptr(),
-                arguments.as_ptr(),
-                arguments.len(),
-            );
+            let error = rd::rd_kafka_produceva(self.client.native_ptr(), arguments.as_ptr(), arguments.len());
             if error.is_null() {
                 self.in_flight += 1;
                 return 1;
@@ -314,19 +244,12 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
         if error == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__QUEUE_FULL {
             return 0;
         }
-        refused.push(Refused {
-            row: at,
-            code: error.into(),
-        });
+        refused.push(Refused { row: at, code: error.into() });
         1
     }
 
     /// Hands over the reports that have come, waiting at most `wait` for the first.
-    pub(in crate::kafka) fn poll(
-        &mut self,
-        wait: Duration,
-        report: &mut impl FnMut(RawReport<'_>),
-    ) {
+    pub(in crate::kafka) fn poll(&mut self, wait: Duration, report: &mut impl FnMut(RawReport<'_>)) {
         let mut wait = millis(wait);
         loop {
             // SAFETY: the queue is alive, and the client outlives this call.
@@ -357,14 +280,7 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
             }
             // SAFETY: as above: topic and key are the message's own.
             let (topic, key) = unsafe { (topic_name(m.rkt), nullable(m.key, m.key_len)) };
-            report(RawReport::Failed {
-                flush,
-                tag,
-                topic,
-                key,
-                value_len: m.len,
-                code: m.err.into(),
-            });
+            report(RawReport::Failed { flush, tag, topic, key, value_len: m.len, code: m.err.into() });
         }
     }
 }
@@ -374,17 +290,9 @@ impl Event {
         // SAFETY: the event is alive; its text is null or a C string that lives as long as it does.
         unsafe {
             let text = rd::rd_kafka_event_error_string(self.0);
-            let text = if text.is_null() {
-                String::new()
-            } else {
-                CStr::from_ptr(text).to_string_lossy().into_owned()
-            };
+            let text = if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() };
             let code = rd::rd_kafka_event_error(self.0);
-            RawReport::Error {
-                code: code.into(),
-                text,
-                fatal: rd::rd_kafka_event_error_is_fatal(self.0) != 0,
-            }
+            RawReport::Error { code: code.into(), text, fatal: rd::rd_kafka_event_error_is_fatal(self.0) != 0 }
         }
     }
 }

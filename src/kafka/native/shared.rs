@@ -14,9 +14,7 @@ pub(super) unsafe fn topic_name(rkt: *const rd::rd_kafka_topic_t) -> String {
         return String::new();
     }
     // SAFETY: a live topic has a name, a C string that lives as long as the topic.
-    unsafe { CStr::from_ptr(rd::rd_kafka_topic_name(rkt)) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(rd::rd_kafka_topic_name(rkt)) }.to_string_lossy().into_owned()
 }
 
 /// Milliseconds for librdkafka; a part of one counts as one, so that a short wait is no busy loop.

@@ -9,16 +9,16 @@ use rdkafka::{
 };
 
 use super::{
-    super::{
-        client::{
-            AssignedPartition, AssignmentEpoch, ClientError, Committed, ErrorKind, NextOffset,
-            Position, SourceEvent, TopicPartition,
-        },
-        native::committed_metadata,
-        rdkafka::call_error,
-    },
     RdkafkaSource,
     lists::{list_of, misuse, place},
+};
+use crate::kafka::{
+    client::{
+        AssignedPartition, AssignmentEpoch, ClientError, Committed, ErrorKind, NextOffset, Position, SourceEvent,
+        TopicPartition,
+    },
+    native::committed_metadata,
+    rdkafka::call_error,
 };
 
 /// How long one attempt to ask for committed offsets may take; it is repeated at the next poll.
@@ -27,30 +27,19 @@ const ASK_COMMITTED: Duration = Duration::from_secs(5);
 /// What the group wants and the logic above has not answered yet.
 #[derive(Debug)]
 pub(super) enum Wish {
-    Give {
-        partitions: Vec<TopicPartition>,
-        told: bool,
-    },
-    Take {
-        partitions: Vec<TopicPartition>,
-    },
+    Give { partitions: Vec<TopicPartition>, told: bool },
+    Take { partitions: Vec<TopicPartition> },
 }
 
 impl RdkafkaSource {
     /// Tells about given partitions once their committed offsets are known.
     pub(super) fn tell_assigned(&mut self, events: &mut Vec<SourceEvent>) {
-        let Some(Wish::Give {
-            partitions,
-            told: false,
-        }) = self.wishes.front()
-        else {
+        let Some(Wish::Give { partitions, told: false }) = self.wishes.front() else {
             return;
         };
         let partitions = partitions.clone();
         let asked = self.committed(&partitions).and_then(|committed| {
-            let new = self.group_is_new
-                && committed.iter().all(Option::is_none)
-                && self.nothing_committed()?;
+            let new = self.group_is_new && committed.iter().all(Option::is_none) && self.nothing_committed()?;
             Ok((committed, new))
         });
         let (committed, new) = match asked {
@@ -74,10 +63,7 @@ impl RdkafkaSource {
             partitions: partitions
                 .into_iter()
                 .zip(committed)
-                .map(|(partition, committed)| AssignedPartition {
-                    partition,
-                    committed,
-                })
+                .map(|(partition, committed)| AssignedPartition { partition, committed })
                 .collect(),
             epoch: AssignmentEpoch(self.last_epoch),
             group_is_new: new,
@@ -85,23 +71,14 @@ impl RdkafkaSource {
     }
 
     /// What the group committed for each of these partitions, in their order.
-    fn committed(
-        &self,
-        partitions: &[TopicPartition],
-    ) -> Result<Vec<Option<Committed>>, ClientError> {
+    fn committed(&self, partitions: &[TopicPartition]) -> Result<Vec<Option<Committed>>, ClientError> {
         if partitions.is_empty() {
             return Ok(Vec::new());
         }
-        let list = list_of(
-            partitions.iter().map(|p| (p, Place::Invalid)),
-            self.brokers(),
-        )?;
+        let list = list_of(partitions.iter().map(|p| (p, Place::Invalid)), self.brokers())?;
         let what = format!("committed offsets of group {:?}", self.options.group);
         let failed = |error: &KafkaError| call_error(error, &what, self.brokers());
-        let list = self
-            .consumer
-            .committed_offsets(list, ASK_COMMITTED)
-            .map_err(|error| failed(&error))?;
+        let list = self.consumer.committed_offsets(list, ASK_COMMITTED).map_err(|error| failed(&error))?;
         let metadata = committed_metadata(&list);
         list.elements()
             .iter()
@@ -109,10 +86,7 @@ impl RdkafkaSource {
             .map(|(element, metadata)| {
                 element.error().map_err(|error| failed(&error))?;
                 Ok(match element.offset() {
-                    Place::Offset(next) => Some(Committed {
-                        next: NextOffset(next),
-                        metadata,
-                    }),
+                    Place::Offset(next) => Some(Committed { next: NextOffset(next), metadata }),
                     _ => None,
                 })
             })
@@ -121,17 +95,12 @@ impl RdkafkaSource {
 
     /// Whether the group has no committed offset for any partition of its topics.
     fn nothing_committed(&self) -> Result<bool, ClientError> {
-        let all =
-            self.subscription
-                .partitions(self.consumer.client(), ASK_COMMITTED, self.brokers())?;
+        let all = self.subscription.partitions(self.consumer.client(), ASK_COMMITTED, self.brokers())?;
         Ok(self.committed(&all)?.iter().all(Option::is_none))
     }
 
     /// Answers a [`Wish::Give`].
-    pub(super) fn take_on(
-        &mut self,
-        partitions: &[(TopicPartition, Position)],
-    ) -> Result<(), ClientError> {
+    pub(super) fn take_on(&mut self, partitions: &[(TopicPartition, Position)]) -> Result<(), ClientError> {
         if !matches!(self.wishes.front(), Some(Wish::Give { told: true, .. })) {
             return Err(misuse("assign without an unanswered Assigned event"));
         }
@@ -146,32 +115,21 @@ impl RdkafkaSource {
             self.intake.add(partition.clone(), epoch);
         }
         self.wishes.pop_front();
-        self.give(
-            partitions
-                .iter()
-                .map(|(partition, position)| (partition, place(*position))),
-        )
+        self.give(partitions.iter().map(|(partition, position)| (partition, place(*position))))
     }
 
     /// Answers a [`Wish::Take`].
     pub(super) fn let_go(&mut self) -> Result<(), ClientError> {
         if !matches!(self.wishes.front(), Some(Wish::Take { .. })) {
-            return Err(misuse(
-                "unassign without an unanswered Revoked or Lost event",
-            ));
+            return Err(misuse("unassign without an unanswered Revoked or Lost event"));
         }
         let Some(Wish::Take { partitions }) = self.wishes.pop_front() else {
             return Ok(());
         };
-        partitions
-            .iter()
-            .for_each(|partition| self.intake.remove(partition));
+        partitions.iter().for_each(|partition| self.intake.remove(partition));
         let done = match self.consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => {
-                let list = list_of(
-                    partitions.iter().map(|p| (p, Place::Invalid)),
-                    self.brokers(),
-                )?;
+                let list = list_of(partitions.iter().map(|p| (p, Place::Invalid)), self.brokers())?;
                 self.consumer.incremental_unassign(&list)
             }
             RebalanceProtocol::Eager | RebalanceProtocol::None => self.consumer.unassign(),
@@ -180,10 +138,7 @@ impl RdkafkaSource {
     }
 
     /// Tells the client which partitions to read.
-    fn give<'a>(
-        &self,
-        partitions: impl Iterator<Item = (&'a TopicPartition, Place)>,
-    ) -> Result<(), ClientError> {
+    fn give<'a>(&self, partitions: impl Iterator<Item = (&'a TopicPartition, Place)>) -> Result<(), ClientError> {
         let list = list_of(partitions, self.brokers())?;
         let done = match self.consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => self.consumer.incremental_assign(&list),
@@ -208,12 +163,8 @@ impl RdkafkaSource {
             };
             answered?;
         }
-        let failed = |error: &KafkaError| {
-            call_error(error, "leaving the group", &self.options.connection.brokers)
-        };
-        self.consumer
-            .close_queue()
-            .map_err(|error| failed(&error))?;
+        let failed = |error: &KafkaError| call_error(error, "leaving the group", &self.options.connection.brokers);
+        self.consumer.close_queue().map_err(|error| failed(&error))?;
         let deadline = self.clock.now() + max_wait;
         while !self.consumer.closed() {
             if self.clock.now() >= deadline {
@@ -237,15 +188,13 @@ impl Drop for RdkafkaSource {
             return;
         }
         let consumer = Arc::clone(&self.consumer);
-        let ended = thread::Builder::new()
-            .name("kafka-leaves".into())
-            .spawn(move || {
-                // The last handle is dropped here, after the queue of the source is gone.
-                while Arc::strong_count(&consumer) > 1 {
-                    thread::sleep(Duration::from_millis(10));
-                }
-                drop(consumer);
-            });
+        let ended = thread::Builder::new().name("kafka-leaves".into()).spawn(move || {
+            // The last handle is dropped here, after the queue of the source is gone.
+            while Arc::strong_count(&consumer) > 1 {
+                thread::sleep(Duration::from_millis(10));
+            }
+            drop(consumer);
+        });
         if let Err(error) = ended {
             tracing::debug!(%error, "no thread for the end of a Kafka client");
         }

@@ -7,11 +7,8 @@ use rdkafka::{
     topic_partition_list::Offset as Place,
 };
 
-use super::super::{
-    client::{
-        ClientError, Commit, ErrorKind, NextOffset, Offset, Position, RecordBlock, SourceEvent,
-        TopicPartition,
-    },
+use crate::kafka::{
+    client::{ClientError, Commit, ErrorKind, NextOffset, Offset, Position, RecordBlock, SourceEvent, TopicPartition},
     intake::Intake,
     rdkafka::call_error,
     record::{NO_TIMESTAMP, push_header},
@@ -25,8 +22,9 @@ pub(super) fn misuse(what: &str) -> ClientError {
 pub(super) fn is_about(event: &SourceEvent, partition: &TopicPartition) -> bool {
     match event {
         SourceEvent::Records(block) => block.partition == *partition,
-        SourceEvent::EndOfPartition { partition: p, .. }
-        | SourceEvent::OutOfRange { partition: p, .. } => p == partition,
+        SourceEvent::EndOfPartition { partition: p, .. } | SourceEvent::OutOfRange { partition: p, .. } => {
+            p == partition
+        }
         SourceEvent::Assigned { .. }
         | SourceEvent::Revoked(_)
         | SourceEvent::Lost(_)
@@ -58,13 +56,7 @@ pub(super) fn list_of<'a>(
 
 pub(super) fn commit_list(values: &[Commit]) -> Result<TopicPartitionList, KafkaError> {
     let mut list = TopicPartitionList::new();
-    for Commit {
-        partition,
-        next,
-        metadata,
-        ..
-    } in values
-    {
+    for Commit { partition, next, metadata, .. } in values {
         let mut element = list.add_partition(&partition.topic, partition.partition);
         element.set_offset(Place::Offset(next.0))?;
         if !metadata.is_empty() {
@@ -77,27 +69,14 @@ pub(super) fn commit_list(values: &[Commit]) -> Result<TopicPartitionList, Kafka
 /// A record that came through the consumer's own queue, as a block of one.
 pub(super) fn stray(intake: &mut Intake, message: &BorrowedMessage<'_>) -> Option<RecordBlock> {
     let topic = intake.name(message.topic());
-    let partition = TopicPartition {
-        topic,
-        partition: message.partition(),
-    };
+    let partition = TopicPartition { topic, partition: message.partition() };
     let epoch = intake.epoch(&partition)?;
     let mut headers = Vec::new();
-    for header in message
-        .headers()
-        .into_iter()
-        .flat_map(|headers| headers.iter())
-    {
+    for header in message.headers().into_iter().flat_map(|headers| headers.iter()) {
         push_header(header.key.as_bytes(), header.value, &mut headers);
     }
     let mut block = RecordBlock::new(partition, epoch);
     let timestamp = message.timestamp().to_millis().unwrap_or(NO_TIMESTAMP);
-    block.push(
-        Offset(message.offset()),
-        timestamp,
-        message.key(),
-        message.payload(),
-        &headers,
-    );
+    block.push(Offset(message.offset()), timestamp, message.key(), message.payload(), &headers);
     Some(block)
 }
