@@ -130,7 +130,8 @@ pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> Cl
 }
 
 fn is_tls(kind: ErrorKind, detail: &str) -> bool {
-    detail.contains("SSL handshake")
+    // With or without the word "handshake", depending on who closes first.
+    ["SSL handshake", "SSL connection"].iter().any(|sign| detail.contains(sign))
         || (kind == ErrorKind::Authentication && (detail.contains("SSL") || detail.contains("certificate")))
 }
 
@@ -236,6 +237,8 @@ mod tests {
             ErrorKind::Unavailable,
             "k:80/bootstrap: Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration"
         ), @"what answers at k:80 does not speak Kafka's protocol as expected (Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration): check the port, and security.protocol");
+        let tls = say(ErrorKind::Unavailable, "ssl://k:9092/bootstrap: Disconnected: SSL connection closed by peer");
+        assert!(tls.starts_with("TLS with broker k:9092 failed (Disconnected: "), "{tls}");
         insta::assert_snapshot!(say(ErrorKind::Unavailable, "3/3 brokers are down"),
             @"no broker answers at a:1,b:2: check `brokers`, and that Kafka runs there");
     }
