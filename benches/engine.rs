@@ -1,1 +1,11 @@
-fn main(){}
+//! Criterion benchmarks of the engine's inner parts, without a broker: one module a group.
+//!
+//! `cargo bench --bench engine [-- FILTER]`
+
+use criterion::{criterion_group, criterion_main};
+
+#[path = "engine/ledger.rs"]
+mod ledger;
+
+criterion_group!(benches, ledger::benches);
+criterion_main!(benches);

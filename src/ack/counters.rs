@@ -4,10 +4,10 @@
 /// whether a run tracked every word.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct LedgerCounters {
-    /// Trees opened.
-    pub opened: u64,
     /// Messages applied to live trees, after folding.
     pub messages: u64,
+    /// Trees opened.
+    pub opened: u64,
     /// Acks applied to live trees, before folding: one for each input and root.
     pub acks: u64,
     /// Trees that were done.

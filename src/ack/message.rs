@@ -68,8 +68,7 @@ impl AckMessage {
         if self.root != next.root || self.verdict != Verdict::Done || next.verdict != Verdict::Done {
             return false;
         }
-        let (Some(acks), Some(effects)) =
-            (self.acks.checked_add(next.acks), self.effects.checked_add(next.effects))
+        let (Some(acks), Some(effects)) = (self.acks.checked_add(next.acks), self.effects.checked_add(next.effects))
         else {
             return false;
         };

@@ -14,6 +14,8 @@ const LONGEST_IDLE: u16 = 1 << 15;
 /// How far ticks may run ahead of the last scan. With [`LONGEST_IDLE`] below the 2^16 at which a tick wraps.
 const FARTHEST_AHEAD: u64 = 1 << 14;
 
+const _: () = assert!(LONGEST_IDLE as u64 + FARTHEST_AHEAD < 1 << 16);
+
 /// A tree that has expired.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Expired {
