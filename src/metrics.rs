@@ -328,17 +328,22 @@ impl Metrics {
     /// Lag over all partitions that are assigned, for the progress line.
     #[must_use]
     pub fn total_lag(&self) -> u64 {
-        use prometheus::core::Collector as _;
-        let families = self.0.families.kafka_lag_records.collect();
-        let sum: f64 = families
-            .iter()
-            .flat_map(prometheus::proto::MetricFamily::get_metric)
-            .map(|m| m.get_gauge().get_value())
-            .sum();
+        Self::total(&self.0.families.kafka_lag_records, |m| m.get_gauge().get_value())
+    }
+
+    /// Records read from all topics, for the progress line and the summary.
+    #[must_use]
+    pub fn total_consumed(&self) -> u64 {
+        Self::total(&self.0.families.kafka_records_consumed_total, |m| m.get_counter().get_value())
+    }
+
+    fn total(family: &impl prometheus::core::Collector, value: impl Fn(&prometheus::proto::Metric) -> f64) -> u64 {
+        let families = family.collect();
+        let sum: f64 = families.iter().flat_map(prometheus::proto::MetricFamily::get_metric).map(value).sum();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a sum of gauges that are never negative"
+            reason = "a sum of values that are never negative"
         )]
         let sum = sum as u64;
         sum

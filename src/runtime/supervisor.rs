@@ -41,6 +41,12 @@ impl StopHandle {
         self.0.fetch_max(Self::NOW, Ordering::AcqRel);
     }
 
+    /// True if any stop was asked for.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.wants_drain()
+    }
+
     fn wants_drain(&self) -> bool {
         self.0.load(Ordering::Acquire) >= Self::DRAIN
     }

@@ -77,6 +77,10 @@ pub enum Color {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Run a topology from topic to topic
+    Run(Run),
+    /// Draw a topology
+    Graph(Graph),
     /// Check the configuration, say every mistake, and stop
     Validate(Pipeline),
     /// Produce lines of words into a topic
@@ -105,7 +109,7 @@ pub struct Pipeline {
     /// Consumer group [kafka.group]
     #[arg(short, long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// at-least-once or at-most-once [delivery]
+    /// at-least-once, at-most-once or no-guarantee [delivery]
     #[arg(short, long, value_name = "GUARANTEE")]
     pub delivery: Option<String>,
     /// Topic for records that were given up [source.dead_letter_topic]

@@ -9,7 +9,7 @@ use super::{
     cli::{Cli, Command, Global, Pipeline},
     config::{self, Loaded, Settings, Sources},
     exit::{self, Cause, Failure, Outcome},
-    flags, load, logging, output,
+    flags, graph, load, logging, output, pipeline, run,
 };
 
 /// The program: `args` with the program's name first.
@@ -42,6 +42,8 @@ fn dispatch(cli: &Cli) -> Outcome {
     let pipeline = match &cli.command {
         Command::Completions { shell } => return completions(*shell),
         Command::Validate(pipeline) => pipeline.clone(),
+        Command::Run(run) => run.pipeline.clone(),
+        Command::Graph(graph) => Pipeline { topology: graph.topology.clone(), ..Pipeline::default() },
         Command::Load(_) | Command::Audit(_) => Pipeline::default(),
     };
     let session = Session::new(&cli.global, &pipeline)?;
@@ -49,6 +51,8 @@ fn dispatch(cli: &Cli) -> Outcome {
         return session.print_config();
     }
     match &cli.command {
+        Command::Run(args) => run::run(&session, args),
+        Command::Graph(args) => graph::graph(&session, args),
         Command::Load(args) => load::load(&session, args),
         Command::Audit(args) => audit::audit(&session, args),
         Command::Validate(_) => session.validate(),
@@ -86,6 +90,12 @@ impl<'a> Session<'a> {
         Ok(config::pipeline(&self.loaded, &|name| self.sources.variable(name))?)
     }
 
+    /// The name of the topology, whatever else is wrong or missing.
+    pub(crate) fn topology(&self) -> String {
+        let name = self.loaded.layers.value("topology").and_then(toml::Value::as_str);
+        name.unwrap_or_default().to_owned()
+    }
+
     /// The settings of a command that needs no pipeline.
     ///
     /// # Errors
@@ -105,6 +115,7 @@ impl<'a> Session<'a> {
 
     fn validate(&self) -> Outcome {
         let settings = self.settings()?;
+        pipeline::check(&settings)?;
         if self.global.json {
             return output::json(&serde_json::json!({ "valid": true, "topology": settings.topology }));
         }

@@ -14,11 +14,14 @@ mod connect;
 mod dispatch;
 pub mod exit;
 mod flags;
+mod graph;
 pub mod http;
 mod load;
 mod logging;
 mod output;
+mod pipeline;
 mod progress;
+mod run;
 pub mod signals;
 mod summary;
 

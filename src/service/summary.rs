@@ -28,6 +28,10 @@ pub struct Summary {
     pub duplicates: u64,
     /// Commits that the broker has confirmed.
     pub commits: u64,
+    /// How often the generation was started again from the last commit.
+    pub restarts: u64,
+    /// Trees that were open when a stop was asked for.
+    pub open_at_stop: u64,
     /// CPU time of all threads, in seconds.
     pub cpu_seconds: f64,
     /// Time from start to end, in seconds.

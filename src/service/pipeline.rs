@@ -1,0 +1,143 @@
+//! From settings to a topology between two topics, and to the engine's options.
+
+use std::{num::NonZeroUsize, sync::Arc, thread::available_parallelism};
+
+use super::{
+    config::{self, Settings},
+    connect,
+    exit::{Cause, Failure, OrFail as _},
+};
+use crate::{
+    clock::Clock,
+    kafka::{
+        self, DeadLetterOptions, Emit, KafkaSink, KafkaSinkOptions, KafkaSpout, KafkaSpoutOptions, RdkafkaSink,
+        RdkafkaSource, SinkFactory, SinkOptions, SourceFactory, SourceOptions,
+        format::{Decoder, Format, Policy},
+        retry::RetryPolicy,
+    },
+    metrics::Metrics,
+    runtime::EngineOptions,
+    topologies::{EmitMode, Ends, TopologyOptions, topology},
+    topology::Plan,
+};
+
+/// The topology that the settings name, between the topics that they name.
+///
+/// # Errors
+/// A topology that there is none of, an option that it does not have, a topology that cannot be built.
+pub(crate) fn plan(settings: &Settings, until_end: bool, metrics: &Metrics, clock: &Clock) -> Result<Plan, Failure> {
+    let ends = ends(settings, until_end, metrics, clock);
+    let options = TopologyOptions {
+        values: settings.topology_options.clone(),
+        parallelism: u16::try_from(executors(settings).get()).unwrap_or(u16::MAX),
+        emit: match settings.sink.emit {
+            config::Emit::Every => EmitMode::Every,
+            config::Emit::LatestPerKey => EmitMode::LatestPerKey,
+        },
+    };
+    let builder = topology(&settings.topology, &options, ends).or_fail(Cause::Config)?;
+    builder.build().or_fail(Cause::Config)
+}
+
+/// Whether the topology that the settings name can be drawn.
+///
+/// # Errors
+/// See [`plan`].
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    let metrics = Metrics::new("").or_fail(Cause::Software)?;
+    plan(settings, false, &metrics, &Clock::system()).map(|_| ())
+}
+
+/// The engine's options.
+pub(crate) fn engine(settings: &Settings) -> EngineOptions {
+    let engine = &settings.engine;
+    EngineOptions {
+        delivery: settings.delivery,
+        executors: executors(settings),
+        batch_rows: engine.batch_rows,
+        spout_batch: engine.spout_batch,
+        max_pending: engine.max_pending_records,
+        tree_timeout: engine.tree_timeout,
+        commit_interval: engine.commit_interval,
+        flush_interval: engine.flush_interval,
+        hang_timeout: engine.hang_timeout,
+        drain_timeout: engine.drain_timeout,
+        restart_backoff: engine.restart_backoff,
+    }
+}
+
+fn executors(settings: &Settings) -> NonZeroUsize {
+    settings.engine.executors.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN))
+}
+
+fn ends(settings: &Settings, until_end: bool, metrics: &Metrics, clock: &Clock) -> Ends {
+    let source = source_factory(settings, clock);
+    let (sink, letters) = (sink_factory(settings, clock), sink_factory(settings, clock));
+    let spout = spout_options(settings, until_end);
+    let into = sink_options(settings);
+    let dead_letters =
+        DeadLetterOptions { topic: settings.source.dead_letter_topic.as_str().into(), ..DeadLetterOptions::default() };
+    let (of_source, of_sink) = (metrics.clone(), metrics.clone());
+    let (for_source, for_sink) = ((dead_letters.clone(), Arc::clone(&letters)), (dead_letters, letters));
+    Ends::new(
+        move || KafkaSpout::new(spout.clone(), Arc::clone(&source), for_source.clone(), of_source.clone()),
+        move || KafkaSink::new(into.clone(), Arc::clone(&sink), for_sink.clone(), &of_sink),
+    )
+}
+
+fn source_factory(settings: &Settings, clock: &Clock) -> SourceFactory {
+    let topics = settings.source.topics.clone();
+    let options = SourceOptions::new(connect::consumer(&settings.kafka), settings.group.clone(), topics);
+    let clock = clock.clone();
+    Arc::new(move || Ok(Box::new(RdkafkaSource::new(options.clone(), clock.clone())?)))
+}
+
+fn sink_factory(settings: &Settings, clock: &Clock) -> SinkFactory {
+    let options = SinkOptions::new(connect::producer(&settings.kafka));
+    let clock = clock.clone();
+    Arc::new(move || Ok(Box::new(RdkafkaSink::new(&options, clock.clone())?)))
+}
+
+fn spout_options(settings: &Settings, until_end: bool) -> KafkaSpoutOptions {
+    let source = &settings.source;
+    let policy = |policy| match policy {
+        config::Policy::Pass => Policy::Pass,
+        config::Policy::DeadLetter => Policy::DeadLetter,
+    };
+    KafkaSpoutOptions {
+        decoder: Decoder {
+            format: match &source.format {
+                config::Format::Text => Format::Text,
+                config::Format::Json { pointer } => Format::Json { pointer: Some(pointer.clone()).filter(|p| !p.is_empty()) },
+            },
+            non_utf8: policy(source.non_utf8),
+            empty: policy(source.empty),
+        },
+        retry: RetryPolicy {
+            max_retries: source.max_retries,
+            backoff: source.retry_backoff,
+            backoff_max: source.retry_backoff_max,
+        },
+        start: match source.start {
+            config::Start::Earliest => kafka::Start::Earliest,
+            config::Start::Latest => kafka::Start::Latest,
+        },
+        until_end,
+        max_pending_records: settings.engine.max_pending_records,
+        max_pending_bytes: settings.engine.max_pending_bytes,
+        ..KafkaSpoutOptions::default()
+    }
+}
+
+/// `word-count` writes word and count; a topology of one field writes it as the value, without a key.
+fn sink_options(settings: &Settings) -> KafkaSinkOptions {
+    let topic = settings.sink.topic.as_str();
+    if settings.topology == "word-count" {
+        let emit = match settings.sink.emit {
+            config::Emit::Every => Emit::Every,
+            config::Emit::LatestPerKey => Emit::LatestPerKey,
+        };
+        return KafkaSinkOptions::new(topic, "count").keyed_by("word").emitting(emit);
+    }
+    KafkaSinkOptions::new(topic, "word").emitting(Emit::Every)
+}
