@@ -90,9 +90,7 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Instant {
         match self {
-            Self::System(start) => {
-                Instant(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
-            }
+            Self::System(start) => Instant(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)),
             Self::Manual(nanos) => Instant(nanos.load(Ordering::Acquire)),
         }
     }
@@ -100,10 +98,7 @@ impl Clock {
     /// Moves a manual clock forward; the machine's clock moves by itself.
     pub fn advance(&self, span: Duration) {
         if let Self::Manual(nanos) = self {
-            nanos.fetch_add(
-                u64::try_from(span.as_nanos()).unwrap_or(u64::MAX),
-                Ordering::AcqRel,
-            );
+            nanos.fetch_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
         }
     }
 }

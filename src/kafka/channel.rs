@@ -8,9 +8,7 @@ use std::{
     },
 };
 
-use super::client::{
-    AssignmentEpoch, Commit, CommitOutcome, CommitToken, NextOffset, RecordBlock, TopicPartition,
-};
+use super::client::{AssignmentEpoch, Commit, CommitOutcome, CommitToken, NextOffset, RecordBlock, TopicPartition};
 
 /// A partition that has come.
 #[derive(Clone, Debug)]
@@ -27,7 +25,11 @@ pub(super) struct Arrival {
 pub(super) enum Read {
     Records(RecordBlock),
     /// A partition has nothing more for now.
-    End { partition: TopicPartition, epoch: AssignmentEpoch, next: NextOffset },
+    End {
+        partition: TopicPartition,
+        epoch: AssignmentEpoch,
+        next: NextOffset,
+    },
 }
 
 impl Read {
@@ -43,20 +45,29 @@ impl Read {
 /// What has changed; on a ring of its own, so that it overtakes what was read.
 #[derive(Debug)]
 pub(super) enum Change {
-    Assigned { partitions: Vec<Arrival>, epoch: AssignmentEpoch },
+    Assigned {
+        partitions: Vec<Arrival>,
+        epoch: AssignmentEpoch,
+    },
     /// To be answered with [`Order::Release`].
     Revoked(Vec<TopicPartition>),
     /// To be answered with [`Order::Release`].
     Lost(Vec<TopicPartition>),
     /// Where partitions end, as the brokers say.
     Ends(Vec<(TopicPartition, NextOffset)>),
-    Committed { token: CommitToken, outcomes: Vec<CommitOutcome> },
+    Committed {
+        token: CommitToken,
+        outcomes: Vec<CommitOutcome>,
+    },
 }
 
 /// What the spout wants.
 #[derive(Debug)]
 pub(super) enum Order {
-    Commit { values: Vec<Commit>, token: CommitToken },
+    Commit {
+        values: Vec<Commit>,
+        token: CommitToken,
+    },
     Recycle(RecordBlock),
     Pause(TopicPartition),
     Resume(TopicPartition),

@@ -71,8 +71,7 @@ impl KafkaSpout {
             return;
         }
         let waits = |p: &Partition| p.frontier.next_seq() > p.allowed;
-        let values: Vec<Commit> =
-            self.values(|p| waits(p).then(|| p.frontier.delivered_up_to()).flatten());
+        let values: Vec<Commit> = self.values(|p| waits(p).then(|| p.frontier.delivered_up_to()).flatten());
         if values.is_empty() {
             return;
         }

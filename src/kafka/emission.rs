@@ -15,9 +15,7 @@ use super::{
 use crate::{
     clock::Instant,
     metrics::{DeadLetterReason, DuplicateOutcome, ReplayReason},
-    topology::{
-        ComponentError, ComponentResult, Failure, SpoutOutput, TaskContext,
-    },
+    topology::{ComponentError, ComponentResult, Failure, SpoutOutput, TaskContext},
     tuple::Value,
 };
 
@@ -70,9 +68,9 @@ impl Emitter<'_, '_> {
         for (place, field) in values.iter_mut().zip(&self.options.fields) {
             *place = match field {
                 RecordField::Value => value,
-                RecordField::Key => block.key(at).map_or(Value::Null, |key| {
-                    str::from_utf8(key).map_or(Value::Bytes(key), Value::Str)
-                }),
+                RecordField::Key => {
+                    block.key(at).map_or(Value::Null, |key| str::from_utf8(key).map_or(Value::Bytes(key), Value::Str))
+                }
                 RecordField::Topic => Value::Str(&partition.id.topic),
                 RecordField::Partition => Value::Int(partition.id.partition.into()),
                 RecordField::Offset => Value::Int(head.offset.0),

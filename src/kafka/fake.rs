@@ -72,7 +72,14 @@ impl FakeBroker {
     }
 
     pub(super) fn client(&self) -> FakeSource {
-        FakeSource { broker: self.clone(), joined: false, epoch: 0, at: BTreeMap::new(), told: BTreeMap::new(), unanswered: Vec::new() }
+        FakeSource {
+            broker: self.clone(),
+            joined: false,
+            epoch: 0,
+            at: BTreeMap::new(),
+            told: BTreeMap::new(),
+            unanswered: Vec::new(),
+        }
     }
 }
 
@@ -113,7 +120,11 @@ impl FakeSource {
             let mut outcomes = Vec::new();
             for value in values {
                 let ours = self.at.contains_key(&value.partition) && value.epoch.0 == self.epoch;
-                let outcome = if ours { broker.outcomes.pop_front().unwrap_or(CommitOutcome::Done) } else { CommitOutcome::Rebalanced };
+                let outcome = if ours {
+                    broker.outcomes.pop_front().unwrap_or(CommitOutcome::Done)
+                } else {
+                    CommitOutcome::Rebalanced
+                };
                 if outcome == CommitOutcome::Done {
                     broker.commits.push((value.partition.clone(), value.next.0));
                     broker.committed.insert(value.partition, value.next.0);
@@ -159,7 +170,11 @@ impl SourceClient for FakeSource {
             let all = log.records.last().is_none_or(|r| r.offset < *at);
             if all && self.told.insert(partition.clone(), log.end) != Some(log.end) {
                 *at = (*at).max(log.end);
-                events.push(SourceEvent::EndOfPartition { partition: partition.clone(), epoch, next: NextOffset(log.end) });
+                events.push(SourceEvent::EndOfPartition {
+                    partition: partition.clone(),
+                    epoch,
+                    next: NextOffset(log.end),
+                });
             }
         }
         Ok(())

@@ -42,7 +42,9 @@ mod tests {
 
     #[test]
     fn lineages_are_the_same_in_every_version() {
-        let of = |topic, partition, offset| PartitionLineage::of(&TopicPartition::new(topic, partition)).record(Offset(offset));
+        let of = |topic, partition, offset| {
+            PartitionLineage::of(&TopicPartition::new(topic, partition)).record(Offset(offset))
+        };
         assert_eq!(of("lines", 0, 0), of("lines", 0, 0));
         let different = [of("lines", 0, 0), of("lines", 0, 1), of("lines", 1, 0), of("line", 0, 0)];
         let set: std::collections::BTreeSet<_> = different.into_iter().collect();

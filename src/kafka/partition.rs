@@ -123,7 +123,8 @@ impl Partition {
     /// Looks now and then whether the partition stands still while it holds more than `max_bytes`.
     pub(super) fn look(&mut self, max_bytes: usize) {
         let still = self.frontier.first_open() == self.seen_open;
-        self.hoards = if self.hoards { self.pending.bytes() > max_bytes / 2 } else { still && self.pending.bytes() > max_bytes };
+        self.hoards =
+            if self.hoards { self.pending.bytes() > max_bytes / 2 } else { still && self.pending.bytes() > max_bytes };
         self.seen_open = self.frontier.first_open();
     }
 

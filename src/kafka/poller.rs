@@ -279,8 +279,13 @@ impl Poller {
             return;
         }
         let behind: Vec<_> = self.held.iter().filter(|(_, at_end)| !**at_end).map(|(p, _)| p.clone()).collect();
-        let some: Vec<_> =
-            behind.iter().cycle().skip(self.ask_from % behind.len().max(1)).take(behind.len().min(ASK_ENDS_AT_ONCE)).cloned().collect();
+        let some: Vec<_> = behind
+            .iter()
+            .cycle()
+            .skip(self.ask_from % behind.len().max(1))
+            .take(behind.len().min(ASK_ENDS_AT_ONCE))
+            .cloned()
+            .collect();
         self.ask_from = self.ask_from.wrapping_add(some.len());
         match self.client.watermarks(&some, ASK_ENDS_WAIT) {
             Ok(found) => {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::client::{Commit, CommitOutcome, CommitToken};
-use crate::{clock::Instant, topology::{CommitNumber, CommitState}};
+use crate::{
+    clock::Instant,
+    topology::{CommitNumber, CommitState},
+};
 
 /// Pause before values are sent again that were not committed.
 const SEND_AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -48,7 +51,11 @@ impl Round {
     }
 
     /// What is to be sent now, if anything.
-    pub(super) fn due(&mut self, now: Instant, token: impl FnOnce() -> CommitToken) -> Option<(Vec<Commit>, CommitToken)> {
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        token: impl FnOnce() -> CommitToken,
+    ) -> Option<(Vec<Commit>, CommitToken)> {
         if self.sent.is_some() || self.values.is_empty() || self.send_at > now {
             return None;
         }

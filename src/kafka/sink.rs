@@ -165,7 +165,12 @@ impl KafkaSink {
                 }
                 DeliveryReport::Failed(failed) => self.failed(*failed)?,
                 DeliveryReport::Trouble(trouble) => {
-                    tracing::warn!(topic = &*self.options.topic, component = self.component, "outputs wait: {}", trouble.message);
+                    tracing::warn!(
+                        topic = &*self.options.topic,
+                        component = self.component,
+                        "outputs wait: {}",
+                        trouble.message
+                    );
                 }
                 DeliveryReport::Recovered => tracing::info!(topic = &*self.options.topic, "outputs are written again"),
             }

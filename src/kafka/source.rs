@@ -209,7 +209,9 @@ impl KafkaSpout {
     }
 
     fn is_exhausted(&self) -> bool {
-        self.options.until_end && self.was_assigned && !self.slots.iter().all(Option::is_none)
+        self.options.until_end
+            && self.was_assigned
+            && !self.slots.iter().all(Option::is_none)
             && self.live().all(Partition::is_exhausted)
     }
 }

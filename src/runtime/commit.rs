@@ -156,13 +156,16 @@ mod tests {
             step = next;
             order.push(step);
         }
-        assert_eq!(order, [
-            CommitStep::Freeze(n),
-            CommitStep::Flush(n, 1),
-            CommitStep::Flush(n, 2),
-            CommitStep::Deliver(n),
-            CommitStep::Commit(n),
-        ]);
+        assert_eq!(
+            order,
+            [
+                CommitStep::Freeze(n),
+                CommitStep::Flush(n, 1),
+                CommitStep::Flush(n, 2),
+                CommitStep::Deliver(n),
+                CommitStep::Commit(n),
+            ]
+        );
         assert!(committer.is_resting());
         assert_eq!(committer.committed(), 1);
     }

@@ -193,8 +193,7 @@ impl Conductor {
         let idle = self.committer.is_resting()
             && self.open_trees() == 0
             && self.control.vitals.iter().all(|v| v.idle.load(Ordering::Acquire));
-        let counts =
-            (self.sum(|v| v.sent.load(Ordering::Acquire)), self.sum(|v| v.received.load(Ordering::Acquire)));
+        let counts = (self.sum(|v| v.sent.load(Ordering::Acquire)), self.sum(|v| v.received.load(Ordering::Acquire)));
         if !idle || counts.0 != counts.1 {
             self.quiet = None;
             return false;

@@ -16,8 +16,7 @@ use super::{
 use crate::{
     clock::Instant,
     topology::{
-        CommitNumber, CommitState, ComponentError, Ended, Ending, Failure, Next, Owner, SpoutOutput,
-        TreeFailure, Trees,
+        CommitNumber, CommitState, ComponentError, Ended, Ending, Failure, Next, Owner, SpoutOutput, TreeFailure, Trees,
     },
     tuple::{Batch, Edge, RootId, mix},
 };
@@ -262,9 +261,7 @@ impl Executor {
         let Some(task) = self.tasks.get_mut(index) else { return };
         let places = &self.places;
         let shard = self.shard;
-        let is_here = |target: crate::tuple::TaskId| {
-            places.get(target.index()).is_some_and(|place| place.0 == shard)
-        };
+        let is_here = |target: crate::tuple::TaskId| places.get(target.index()).is_some_and(|place| place.0 == shard);
         for failure in task.output.take_failures() {
             match self.outgoing.get_mut(failure.root.shard()) {
                 Some(Some(link)) => link.pending_failures.push(failure),
@@ -529,7 +526,8 @@ impl Executor {
     }
 
     fn wake_at(&self, now: Instant) -> Instant {
-        let in_flight = |task: &Task| matches!(&task.kind, Kind::Sink(s) if s.in_flight > 0) || !task.waiting.is_empty();
+        let in_flight =
+            |task: &Task| matches!(&task.kind, Kind::Sink(s) if s.in_flight > 0) || !task.waiting.is_empty();
         let polls = self.state.commit.is_some() || self.tasks.iter().any(in_flight);
         let poll = if polls { now + POLL_INTERVAL } else { Instant::FAR_FUTURE };
         let ticks = self.tasks.iter().filter_map(|t| t.ticks.as_ref()).map(|t| t.next);
@@ -542,13 +540,7 @@ impl Executor {
 }
 
 /// Tells a spout how one of its trees has ended.
-fn tell_spout(
-    task: &mut SpoutTask,
-    end: Ended,
-    failure: Option<&TreeFailure>,
-    now: Instant,
-    names: &[Arc<str>],
-) {
+fn tell_spout(task: &mut SpoutTask, end: Ended, failure: Option<&TreeFailure>, now: Instant, names: &[Arc<str>]) {
     let Owner::Spout { id, .. } = end.owner else { return };
     match end.ending {
         Ending::Completed => {

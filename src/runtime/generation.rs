@@ -153,8 +153,7 @@ impl Generation {
         let trees = matches!(component.factory, Factory::Spout(_)).then(|| metrics.trees(name));
         let handles = (metrics.component(name), emitted, trees);
         handles.0.tasks.set(component.tasks.into());
-        let mut task =
-            Task::new(planned.task, context, component.factory.clone(), output, handles)?;
+        let mut task = Task::new(planned.task, context, component.factory.clone(), output, handles)?;
         task.depth = component.depth;
         task.ticks = component.tick.map(|every| Ticks { every, next: now + every });
         if let Kind::Spout(spout) = &mut task.kind {

@@ -39,8 +39,7 @@ impl Stepper {
     /// What keeps a component from starting.
     pub fn new(plan: &Plan, options: &EngineOptions, metrics: &Metrics) -> Result<Self, EngineError> {
         let now = Instant::ZERO;
-        let Generation { executors, companions, control } =
-            Generation::new(plan, options, metrics, now)?;
+        let Generation { executors, companions, control } = Generation::new(plan, options, metrics, now)?;
         let conductor = Conductor::new(control, plan.depth(), options, metrics, now);
         Ok(Self { executors, companions, conductor, now })
     }

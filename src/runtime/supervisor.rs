@@ -203,12 +203,7 @@ impl Life<'_> {
         conductor.handle(report, self.clock.now())
     }
 
-    fn watch(
-        &self,
-        conductor: &Conductor,
-        watchdogs: &mut [Watchdog],
-        now: Instant,
-    ) -> Result<(), EngineError> {
+    fn watch(&self, conductor: &Conductor, watchdogs: &mut [Watchdog], now: Instant) -> Result<(), EngineError> {
         for (watchdog, vitals) in watchdogs.iter_mut().zip(&*conductor.control.vitals) {
             let Some(stuck_for) = watchdog.look(now, vitals.step_began(), vitals.calls()) else {
                 continue;

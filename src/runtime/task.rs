@@ -10,8 +10,8 @@ use crate::{
     clock::Instant,
     metrics::{ComponentMetrics, Counter, TreeMetrics},
     topology::{
-        AckingBolt, BatchOutput, Bolt, ComponentError, ComponentResult, Factory, Input, Next, Output,
-        Sink, Spout, TaskContext,
+        AckingBolt, BatchOutput, Bolt, ComponentError, ComponentResult, Factory, Input, Next, Output, Sink, Spout,
+        TaskContext,
     },
     tuple::{Batch, TaskId},
 };
@@ -221,7 +221,9 @@ impl Task {
         if counts.failed > 0 {
             self.metrics.failed.add(counts.failed);
         }
-        if emitted > 0 && let Some(counter) = self.emitted.first() {
+        if emitted > 0
+            && let Some(counter) = self.emitted.first()
+        {
             counter.add(emitted);
         }
     }
@@ -243,10 +245,7 @@ impl Task {
 }
 
 /// Calls a component where an error, and a panic too, ends the generation.
-pub(super) fn guarded<T>(
-    context: &TaskContext,
-    call: impl FnOnce() -> ComponentResult<T>,
-) -> Result<T, EngineError> {
+pub(super) fn guarded<T>(context: &TaskContext, call: impl FnOnce() -> ComponentResult<T>) -> Result<T, EngineError> {
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     result.map_err(|error| EngineError::component(&context.component, error))
 }

@@ -45,12 +45,8 @@ impl Threads {
         report: &mpsc::Sender<Report>,
         clock: &Clock,
     ) -> Result<Self, EngineError> {
-        let mut threads = Self {
-            executors: Vec::new(),
-            companions: Vec::new(),
-            fenced: Arc::default(),
-            leaving: Arc::default(),
-        };
+        let mut threads =
+            Self { executors: Vec::new(), companions: Vec::new(), fenced: Arc::default(), leaving: Arc::default() };
         for (executor, bed) in executors.into_iter().zip(beds) {
             let name = format!("executor-{}", executor.shard);
             let (bed, report, clock) = (bed.clone(), report.clone(), clock.clone());
@@ -104,21 +100,15 @@ fn spawn(
     run: impl FnOnce() -> Result<(), EngineError> + Send + 'static,
 ) -> Result<JoinHandle<()>, EngineError> {
     let body = move || {
-        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            Err(EngineError::Panicked(panic_message(&*panic).to_owned()))
-        });
+        let result = catch_unwind(AssertUnwindSafe(run))
+            .unwrap_or_else(|panic| Err(EngineError::Panicked(panic_message(&*panic).to_owned())));
         // Nobody listens any more if the generation was given up.
         drop(report.send(Report::Ended(result)));
     };
     Builder::new().name(name).spawn(body).map_err(|error: io::Error| EngineError::Thread(error.to_string()))
 }
 
-fn drive_executor(
-    mut executor: Executor,
-    bed: &Bed,
-    clock: &Clock,
-    fenced: &AtomicBool,
-) -> Result<(), EngineError> {
+fn drive_executor(mut executor: Executor, bed: &Bed, clock: &Clock, fenced: &AtomicBool) -> Result<(), EngineError> {
     bed.take();
     while !fenced.load(Ordering::Relaxed) {
         let now = clock.now();
@@ -131,11 +121,7 @@ fn drive_executor(
     Ok(())
 }
 
-fn drive_companion(
-    mut companion: Box<dyn Companion>,
-    clock: &Clock,
-    leaving: &AtomicBool,
-) -> Result<(), EngineError> {
+fn drive_companion(mut companion: Box<dyn Companion>, clock: &Clock, leaving: &AtomicBool) -> Result<(), EngineError> {
     let result = loop {
         if leaving.load(Ordering::Acquire) {
             break Ok(());

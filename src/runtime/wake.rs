@@ -72,9 +72,7 @@ mod tests {
                 while taken.load(Ordering::Relaxed) < 20_000 {
                     let here = brought.load(Ordering::Acquire);
                     if taken.swap(here, Ordering::AcqRel) == here {
-                        bed.sleep(Duration::from_secs(20), || {
-                            brought.load(Ordering::Acquire) != here
-                        });
+                        bed.sleep(Duration::from_secs(20), || brought.load(Ordering::Acquire) != here);
                     }
                 }
             }

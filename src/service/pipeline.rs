@@ -108,7 +108,9 @@ fn spout_options(settings: &Settings, until_end: bool) -> KafkaSpoutOptions {
         decoder: Decoder {
             format: match &source.format {
                 config::Format::Text => Format::Text,
-                config::Format::Json { pointer } => Format::Json { pointer: Some(pointer.clone()).filter(|p| !p.is_empty()) },
+                config::Format::Json { pointer } => {
+                    Format::Json { pointer: Some(pointer.clone()).filter(|p| !p.is_empty()) }
+                }
             },
             non_utf8: policy(source.non_utf8),
             empty: policy(source.empty),

@@ -29,7 +29,7 @@ use crate::{
         librdkafka_version,
     },
     metrics::{DeadLetterReason, DuplicateOutcome, Metrics, ReplayReason},
-    runtime::{EngineError, Ending, RunReport, StopHandle, run as run_engine},
+    runtime::{Ending, EngineError, RunReport, StopHandle, run as run_engine},
     topology::{Factory, Plan},
 };
 
@@ -70,9 +70,10 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
 fn failure(error: EngineError) -> Failure {
     let cause = match &error {
         EngineError::Component { error, .. } if !error.is_retriable() => Cause::Unavailable,
-        EngineError::Component { .. } | EngineError::Hung { .. } | EngineError::Panicked(_) | EngineError::Thread(_) => {
-            Cause::Software
-        }
+        EngineError::Component { .. }
+        | EngineError::Hung { .. }
+        | EngineError::Panicked(_)
+        | EngineError::Thread(_) => Cause::Software,
     };
     Failure::new(cause, error)
 }

@@ -38,9 +38,8 @@ impl Counts {
     #[inline]
     pub fn add(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
         let Self { table, entries, texts, .. } = self;
-        let is_it = |&at: &u32| {
-            entries.get(at as usize).is_some_and(|e| e.hash == key.0 && e.text(texts) == text.as_bytes())
-        };
+        let is_it =
+            |&at: &u32| entries.get(at as usize).is_some_and(|e| e.hash == key.0 && e.text(texts) == text.as_bytes());
         match table.find(spread(key.0), is_it).copied() {
             Some(at) => self.count(at),
             None => self.insert(key, text),
@@ -61,8 +60,7 @@ impl Counts {
     #[cold]
     fn insert(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
         let small = |n: usize| u32::try_from(n).map_err(|_| CountsFull);
-        let (at, start, len) =
-            (small(self.entries.len())?, small(self.texts.len())?, small(text.len())?);
+        let (at, start, len) = (small(self.entries.len())?, small(self.texts.len())?, small(text.len())?);
         start.checked_add(len).ok_or(CountsFull)?;
         self.texts.push_str(text);
         self.entries.push(Entry { count: 0, start, len, hash: key.0, changed: false });

@@ -131,10 +131,7 @@ impl Numbers {
                 (Some(_), _) => {
                     mistakes.push(format!("{key} = \"{value}\" is no number of tasks; use 1 to {}", u16::MAX));
                 }
-                (None, _) => mistakes.push(format!(
-                    "it has no option \"{key}\"; it has: {}",
-                    known.options.join(", ")
-                )),
+                (None, _) => mistakes.push(format!("it has no option \"{key}\"; it has: {}", known.options.join(", "))),
             }
         }
         if mistakes.is_empty() {

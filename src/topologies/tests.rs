@@ -60,8 +60,9 @@ fn every_wrong_option_is_told() {
 /// Lines of many kinds, the same at every call.
 fn many_lines() -> Vec<String> {
     let word = |i: usize| format!("w{}", i * i % 97);
-    let mut lines: Vec<_> =
-        (0..200).map(|i| (i..i + i % 13).map(word).collect::<Vec<_>>().join(if i % 3 == 0 { "  " } else { "\t" })).collect();
+    let mut lines: Vec<_> = (0..200)
+        .map(|i| (i..i + i % 13).map(word).collect::<Vec<_>>().join(if i % 3 == 0 { "  " } else { "\t" }))
+        .collect();
     lines.extend(["", "   ", "größe\u{2003}größe", " the the\u{b}the "].map(String::from));
     lines
 }
@@ -77,8 +78,7 @@ fn counts_are_those_of_a_naive_count() {
     let lines = many_lines();
     let naive = naive_counts(&lines);
     let latest: Vec<_> = naive.iter().map(|(word, n)| row(&[(*word).into(), (*n).into()])).collect();
-    let every: Vec<_> =
-        naive.iter().flat_map(|(word, n)| (1..=*n).map(|n| row(&[(*word).into(), n.into()]))).collect();
+    let every: Vec<_> = naive.iter().flat_map(|(word, n)| (1..=*n).map(|n| row(&[(*word).into(), n.into()]))).collect();
     for (emit, mut expected) in [(EmitMode::LatestPerKey, latest), (EmitMode::Every, every)] {
         let options = TopologyOptions { emit, ..options(&[("count_tasks", "4")]) };
         let word_count = topology("word-count", &options, ends()).unwrap();

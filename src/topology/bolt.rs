@@ -1,7 +1,10 @@
 //! Where tuples are worked on.
 
 use super::{BatchOutput, ComponentResult, Handled, Input, Output, TaskContext};
-use crate::{clock::Instant, tuple::{Batch, Tuple}};
+use crate::{
+    clock::Instant,
+    tuple::{Batch, Tuple},
+};
 
 /// A bolt whose inputs are acked when `execute` returns `Ok` and failed when it does not (Storm's `IBasicBolt`). What
 /// it emits is anchored to the input.

@@ -251,10 +251,7 @@ fn streams(read: &ReadOf, declared: &[String]) -> String {
             "it emits nothing. Add .fields([..]) to \"{component}\" if it is a bolt; a sink is always an end"
         );
     }
-    format!(
-        "declared: {}. Fix the name or add .stream(\"{stream}\", [..]) to \"{component}\"",
-        list(declared)
-    )
+    format!("declared: {}. Fix the name or add .stream(\"{stream}\", [..]) to \"{component}\"", list(declared))
 }
 
 fn key_mistake(fields: usize) -> String {

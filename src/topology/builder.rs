@@ -3,8 +3,7 @@
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use super::{
-    AckingBolt, Bolt, BuildErrors, ComponentPlan, EdgePlan, Factory, Grouping, Plan, Sink, Spout,
-    StreamInfo,
+    AckingBolt, Bolt, BuildErrors, ComponentPlan, EdgePlan, Factory, Grouping, Plan, Sink, Spout, StreamInfo,
     validate::{self, Checked},
 };
 use crate::tuple::{ComponentId, KeyGroups, StreamId, TaskId};
@@ -220,8 +219,7 @@ impl TopologyBuilder {
         let readers = (0..).map(ComponentId).zip(&self.components);
         let reads = readers.flat_map(|(reader, c)| c.reads.iter().map(move |read| (reader, read)));
         let edge = |(reader, read): (ComponentId, &Read)| {
-            let stream =
-                streams.iter().find(|s| s.component == read.component && s.name == read.stream)?;
+            let stream = streams.iter().find(|s| s.component == read.component && s.name == read.stream)?;
             let position = |key: &String| stream.fields.iter().position(|f| f == key);
             Some(EdgePlan {
                 stream: stream.id,

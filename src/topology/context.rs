@@ -99,11 +99,10 @@ impl TaskContext {
     /// # Errors
     /// If the component does not declare it.
     pub fn output(&self, name: &str) -> ComponentResult<OutStream> {
-        self.outputs.iter().position(|s| s.name == name).map(OutStream).ok_or_else(|| {
-            ComponentError::permanent(format!(
-                "\"{}\" declares no stream \"{name}\"",
-                self.component
-            ))
-        })
+        self.outputs
+            .iter()
+            .position(|s| s.name == name)
+            .map(OutStream)
+            .ok_or_else(|| ComponentError::permanent(format!("\"{}\" declares no stream \"{name}\"", self.component)))
     }
 }

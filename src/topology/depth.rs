@@ -4,10 +4,7 @@
 ///
 /// # Errors
 /// If there are cycles: each as its nodes in the order of the edges. Two cycles that share a node are reported as one.
-pub(super) fn longest_ways(
-    count: usize,
-    edges: &[(usize, usize)],
-) -> Result<Vec<usize>, Vec<Vec<usize>>> {
+pub(super) fn longest_ways(count: usize, edges: &[(usize, usize)]) -> Result<Vec<usize>, Vec<Vec<usize>>> {
     let cycles = cycles(count, edges);
     if !cycles.is_empty() {
         return Err(cycles);

@@ -67,12 +67,7 @@ impl Grouping {
     pub fn key_fields(&self) -> &[String] {
         match self {
             Self::Fields(fields) | Self::PartialKey(fields) => fields,
-            Self::Shuffle
-            | Self::LocalOrShuffle
-            | Self::All
-            | Self::Global
-            | Self::Direct
-            | Self::Custom(_) => &[],
+            Self::Shuffle | Self::LocalOrShuffle | Self::All | Self::Global | Self::Direct | Self::Custom(_) => &[],
         }
     }
 }
@@ -147,9 +142,7 @@ impl Router {
     ) -> Self {
         match grouping {
             Grouping::LocalOrShuffle if !local.is_empty() => Self::Turn { lanes: local, next: 0 },
-            Grouping::Shuffle | Grouping::LocalOrShuffle => {
-                Self::Turn { lanes: (0..lanes).collect(), next: 0 }
-            }
+            Grouping::Shuffle | Grouping::LocalOrShuffle => Self::Turn { lanes: (0..lanes).collect(), next: 0 },
             Grouping::Fields(_) => Self::Key { positions, groups: groups.clone() },
             Grouping::PartialKey(_) => Self::TwoChoices { positions, sent: vec![0; lanes] },
             Grouping::All => Self::All,
@@ -167,12 +160,7 @@ impl Router {
     }
 
     #[inline]
-    pub(crate) fn choose(
-        &mut self,
-        values: &[Value<'_>],
-        lanes: usize,
-        listed: &mut Vec<usize>,
-    ) -> Choice {
+    pub(crate) fn choose(&mut self, values: &[Value<'_>], lanes: usize, listed: &mut Vec<usize>) -> Choice {
         match self {
             Self::Key { positions, groups } => {
                 let key = key_of(positions, values);

@@ -48,17 +48,15 @@ pub use delivery::Delivery;
 pub use error::{ComponentError, ComponentResult};
 pub(crate) use execution::TreeFailure;
 pub use graph::Format;
-pub use grouping::{CustomGrouping, Grouping};
 pub(crate) use grouping::Router;
+pub use grouping::{CustomGrouping, Grouping};
 pub use held::{Handled, Held, Input};
 pub(crate) use lane::Lane;
 pub use output::Output;
 pub(crate) use output::{OutputSettings, Reader, Stream};
 pub use plan::{ComponentPlan, EdgePlan, Factory, Plan, TaskPlan};
 pub use sink::{InFlight, Sink};
-pub use spout::{
-    CommitNumber, CommitState, Companion, CompanionStep, Failure, MessageId, Next, Spout,
-};
+pub use spout::{CommitNumber, CommitState, Companion, CompanionStep, Failure, MessageId, Next, Spout};
 pub use trees::SpoutOutput;
-pub use waker::Waker;
 pub(crate) use trees::{Ended, Ending, Owner, Trees};
+pub use waker::Waker;

@@ -110,9 +110,7 @@ impl Output {
         let Self { streams, listed, execution, outbox, misuse, .. } = self;
         let Some(stream) = checked(streams, stream, values, misuse) else { return };
         for reader in &mut stream.readers {
-            reader.route(values, listed, misuse, |lane, key| {
-                execution.send(lane, key, values, outbox)
-            });
+            reader.route(values, listed, misuse, |lane, key| execution.send(lane, key, values, outbox));
         }
     }
 
@@ -121,9 +119,7 @@ impl Output {
         let Self { streams, listed, execution, outbox, misuse, .. } = self;
         let Some(stream) = checked(streams, stream, values, misuse) else { return };
         for reader in &mut stream.readers {
-            reader.route(values, listed, misuse, |lane, key| {
-                execution.send_unanchored(lane, key, values, outbox)
-            });
+            reader.route(values, listed, misuse, |lane, key| execution.send_unanchored(lane, key, values, outbox));
         }
     }
 
@@ -252,10 +248,9 @@ fn checked<'s>(
 fn wrong_stream(stream: Option<&Stream>, values: usize, misuse: &mut Option<ComponentError>) {
     *misuse = Some(ComponentError::permanent(match stream {
         None => "emitted on a stream that the component does not declare".to_owned(),
-        Some(stream) => format!(
-            "emitted {values} values on stream \"{}\", which declares {} fields",
-            stream.name, stream.width
-        ),
+        Some(stream) => {
+            format!("emitted {values} values on stream \"{}\", which declares {} fields", stream.name, stream.width)
+        }
     }));
 }
 

@@ -3,8 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    AckingBolt, Bolt, Delivery, Grouping, Lane, Reader, Router, Sink, Spout, Stream, StreamInfo,
-    TaskContext, Waker,
+    AckingBolt, Bolt, Delivery, Grouping, Lane, Reader, Router, Sink, Spout, Stream, StreamInfo, TaskContext, Waker,
 };
 use crate::tuple::{ComponentId, KeyGroups, StreamId, TaskId};
 
@@ -182,11 +181,7 @@ impl Plan {
     }
 
     /// A task's streams with their readers; `local` says whether a reading task is on the same executor.
-    pub(crate) fn output_streams(
-        &self,
-        task: TaskPlan<'_>,
-        local: impl Fn(TaskId) -> bool,
-    ) -> Vec<Stream> {
+    pub(crate) fn output_streams(&self, task: TaskPlan<'_>, local: impl Fn(TaskId) -> bool) -> Vec<Stream> {
         let stream = |id: &StreamId| {
             let info = self.streams.get(id.index())?;
             let readers = self.edges.iter().filter(|edge| edge.stream == *id);
@@ -209,8 +204,7 @@ impl Plan {
         let component = self.components.get(edge.reader.index())?;
         let first = component.first_task.0;
         let tasks = (first..first + u32::from(component.tasks)).map(TaskId);
-        let lanes: Vec<_> =
-            tasks.clone().map(|task| Lane::new(stream.id, task, stream.fields.len())).collect();
+        let lanes: Vec<_> = tasks.clone().map(|task| Lane::new(stream.id, task, stream.fields.len())).collect();
         let here = tasks.enumerate().filter(|(_, task)| local(*task)).map(|(lane, _)| lane).collect();
         let groups = KeyGroups::new(self.key_groups, component.tasks);
         let positions = edge.positions.clone();

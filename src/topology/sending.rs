@@ -1,10 +1,6 @@
 //! The driver's side of a task's output: what is ready to be sent, and to whom.
 
-use super::{
-    Output,
-    execution::TreeFailure,
-    output::OutputCounts,
-};
+use super::{Output, execution::TreeFailure, output::OutputCounts};
 use crate::{
     ack::AckBuffer,
     clock::Instant,

@@ -1,7 +1,10 @@
 //! Where tuples leave the topology.
 
 use super::{ComponentResult, TaskContext};
-use crate::{clock::Instant, tuple::{Batch, Tuple}};
+use crate::{
+    clock::Instant,
+    tuple::{Batch, Tuple},
+};
 
 /// What a sink still owes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

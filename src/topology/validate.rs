@@ -72,9 +72,7 @@ fn of_component(topology: &TopologyBuilder, component: &Declared, errors: &mut V
         Factory::Spout(_) | Factory::Bolt(_) | Factory::AckingBolt(_) | Factory::Sink(_) => {}
     }
     let misused = misuses(component);
-    errors.extend(
-        misused.into_iter().map(|misuse| BuildError::Misused { kind, component: name.clone(), misuse }),
-    );
+    errors.extend(misused.into_iter().map(|misuse| BuildError::Misused { kind, component: name.clone(), misuse }));
 }
 
 /// What the types of [`Declaration`](super::Declaration) make impossible, and a component made from a [`Factory`] not.
@@ -137,12 +135,7 @@ fn of_reads(topology: &TopologyBuilder, reader: &Declared, errors: &mut Vec<Buil
     }
 }
 
-fn check_source(
-    topology: &TopologyBuilder,
-    reader: &Declared,
-    read: &Read,
-    errors: &mut Vec<BuildError>,
-) {
+fn check_source(topology: &TopologyBuilder, reader: &Declared, read: &Read, errors: &mut Vec<BuildError>) {
     let Some(source) = topology.components.iter().find(|c| c.name == read.component) else {
         return errors.push(unknown_component(topology, reader, read));
     };

@@ -174,13 +174,7 @@ impl Batch {
     /// [`BatchFull`] if the values would not fit: one longer than 256 MiB, or more than 4 GiB in all. The batch is then
     /// to be cut back to the mark taken before.
     #[inline]
-    pub fn push(
-        &mut self,
-        root: RootId,
-        edge: Edge,
-        key: KeyHash,
-        values: &[Value<'_>],
-    ) -> Result<(), BatchFull> {
+    pub fn push(&mut self, root: RootId, edge: Edge, key: KeyHash, values: &[Value<'_>]) -> Result<(), BatchFull> {
         debug_assert_eq!(values.len(), self.width, "the collector checks the width");
         for value in values {
             let cell = self.cell(*value)?;

@@ -80,7 +80,8 @@ impl Bench {
         let router = Router::new(&Grouping::Global, Vec::new(), 1, Vec::new(), &KeyGroups::new(64, 1));
         let lane = Lane::new(StreamId(0), TaskId(1), width);
         let stream = Stream { name: "default".into(), width, readers: vec![Reader { router, lanes: vec![lane] }] };
-        let settings = OutputSettings { task: TaskId(0), batch_rows: 64, effects: false, lineage: true, pulse: Arc::default() };
+        let settings =
+            OutputSettings { task: TaskId(0), batch_rows: 64, effects: false, lineage: true, pulse: Arc::default() };
         Self {
             broker: broker.clone(),
             letters,
@@ -114,11 +115,17 @@ impl Bench {
         self.output.seal_lanes(|_, _| true);
         let mut outs = Vec::new();
         for batch in self.output.take_sealed() {
-            outs.extend(batch.tuples_from(0).map(|t| Out {
-                root: t.row().root,
-                edge: t.row().edge.bits(),
-                lineage: t.lineage(),
-                text: t.values().map(|v| if v == Value::Null { "null".into() } else { v.to_string() }).collect::<Vec<_>>().join("|"),
+            outs.extend(batch.tuples_from(0).map(|t| {
+                Out {
+                    root: t.row().root,
+                    edge: t.row().edge.bits(),
+                    lineage: t.lineage(),
+                    text: t
+                        .values()
+                        .map(|v| if v == Value::Null { "null".into() } else { v.to_string() })
+                        .collect::<Vec<_>>()
+                        .join("|"),
+                }
             }));
         }
         Ok((outs, next))

@@ -89,7 +89,16 @@ fn k_retries_then_the_dead_letter_holds_the_offset_until_it_is_stored() {
     assert_eq!(bench.committed(0), Some(1));
     let letter = bench.letters.get().sent[0].clone();
     assert_eq!(letter.value.as_deref(), Some("line 0"));
-    let headers = ["source-topic", "source-partition", "source-offset", "source-timestamp", "error", "component", "attempts", "reason"];
+    let headers = [
+        "source-topic",
+        "source-partition",
+        "source-offset",
+        "source-timestamp",
+        "error",
+        "component",
+        "attempts",
+        "reason",
+    ];
     let values = headers.map(|name| letter.header(&format!("stormglass-{name}")).unwrap_or("-").to_owned());
     assert_eq!(values, ["lines", "0", "0", "7", "not now", "split", "4", "retries_exhausted"]);
     assert_eq!(bench.dead(DeadLetterReason::RetriesExhausted), 1);
@@ -125,7 +134,8 @@ fn null_empty_garbage_and_900_kb_have_their_outcomes() {
 fn a_topic_of_nothing_but_garbage_is_worked_through_in_bounded_memory() {
     let broker = broker(5000);
     let format = Format::Json { pointer: None };
-    let options = KafkaSpoutOptions { decoder: Decoder { format, ..Decoder::default() }, ..KafkaSpoutOptions::default() };
+    let options =
+        KafkaSpoutOptions { decoder: Decoder { format, ..Decoder::default() }, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
     for _ in 0..200 {
         let _stepped = bench.step();
@@ -148,7 +158,11 @@ fn revoked_and_lost_partitions_commit_nothing_and_late_acks_are_ignored() {
         bench.ack(&outs[1]);
         assert_eq!((bench.spout.late(), bench.committed(0)), (1, None));
         // It comes back: everything uncommitted is emitted again, and the old ack does not meet the new record.
-        broker.get().events.push_back(SourceEvent::Assigned { partitions: Vec::new(), epoch: crate::kafka::client::AssignmentEpoch(0), group_is_new: true });
+        broker.get().events.push_back(SourceEvent::Assigned {
+            partitions: Vec::new(),
+            epoch: crate::kafka::client::AssignmentEpoch(0),
+            group_is_new: true,
+        });
         let again = bench.drain();
         assert_eq!(texts(&again), ["line 0", "line 1", "line 2"]);
         bench.ack(&outs[2]);
@@ -244,7 +258,11 @@ fn a_stuck_partition_is_paused_and_the_others_go_on() {
                 stuck = Some(out);
                 continue;
             }
-            if out.text.starts_with("other") { others += 1 } else { of_stuck += 1 }
+            if out.text.starts_with("other") {
+                others += 1
+            } else {
+                of_stuck += 1
+            }
             bench.ack(&out);
         }
     }
@@ -305,7 +323,8 @@ fn a_partition_that_hoards_memory_behind_an_open_record_is_paused_alone() {
     broker.produce(1, Some(b"first"));
     let options = KafkaSpoutOptions { max_pending_bytes: 1 << 20, poll_records: 1, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
-    let held: Vec<_> = (0..5).flat_map(|_| bench.after(Duration::from_secs(1))).filter(|out| out.text == large).collect();
+    let held: Vec<_> =
+        (0..5).flat_map(|_| bench.after(Duration::from_secs(1))).filter(|out| out.text == large).collect();
     (0..100).for_each(|_| broker.produce(0, Some(large.as_bytes())));
     for round in 0..5 {
         let more: Vec<_> = bench.after(Duration::from_secs(1));
@@ -321,8 +340,10 @@ fn a_partition_that_hoards_memory_behind_an_open_record_is_paused_alone() {
 fn every_part_of_a_record_can_be_a_field() {
     use crate::kafka::RecordField::{Key, Offset, Partition, Timestamp, Topic, Value};
     let broker = broker(1);
-    let options =
-        KafkaSpoutOptions { fields: vec![Topic, Partition, Offset, Key, Timestamp, Value], ..KafkaSpoutOptions::default() };
+    let options = KafkaSpoutOptions {
+        fields: vec![Topic, Partition, Offset, Key, Timestamp, Value],
+        ..KafkaSpoutOptions::default()
+    };
     let mut bench = Bench::new(&broker, options);
     assert_eq!(texts(&bench.drain()), ["lines|0|0|null|7|line 0"]);
 }

@@ -26,11 +26,8 @@ fn trees_that_finish_between_freeze_and_commit_are_not_committed() {
     // The outside needs 30 polls, in which further lines are done.
     t.sink("counts", move || Collect { slow: 30, ..Collect::new(&into) }).reads("count", Grouping::Global);
     let plan = t.build().unwrap();
-    let slow = crate::runtime::EngineOptions {
-        spout_batch: 8,
-        commit_interval: Duration::from_millis(10),
-        ..options(2)
-    };
+    let slow =
+        crate::runtime::EngineOptions { spout_batch: 8, commit_interval: Duration::from_millis(10), ..options(2) };
     let mut stepper = Stepper::new(&plan, &slow, &metrics()).unwrap();
     let mut newer_than_frozen = 0;
     loop {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::parts::{Collect, Count, Lines, Shared, Split, metrics, options};
 use crate::{
-    runtime::{EngineOptions, Ending, stepper::Stepper},
+    runtime::{Ending, EngineOptions, stepper::Stepper},
     topology::{Delivery, Grouping, Plan, TopologyBuilder},
 };
 

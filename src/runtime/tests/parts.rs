@@ -11,8 +11,8 @@ use crate::{
     metrics::Metrics,
     runtime::EngineOptions,
     topology::{
-        Bolt, CommitNumber, ComponentError, ComponentResult, Failure, InFlight, MessageId, Next, Output,
-        Sink, Spout, SpoutOutput,
+        Bolt, CommitNumber, ComponentError, ComponentResult, Failure, InFlight, MessageId, Next, Output, Sink, Spout,
+        SpoutOutput,
     },
     tuple::{Tuple, Value},
 };

@@ -11,7 +11,7 @@ use std::{
 use super::parts::{Collect, Lines, Shared, Split, metrics, options};
 use crate::{
     clock::Clock,
-    runtime::{EngineError, EngineOptions, Ending, StopHandle, run},
+    runtime::{Ending, EngineError, EngineOptions, StopHandle, run},
     topology::{Bolt, ComponentResult, Grouping, Output, Plan, TopologyBuilder},
     tuple::Tuple,
 };
@@ -90,11 +90,7 @@ fn hanging(always: bool, seen: &Shared, release: &Arc<AtomicBool>) -> Plan {
 }
 
 fn impatient() -> EngineOptions {
-    EngineOptions {
-        hang_timeout: Duration::from_millis(300),
-        restart_backoff: Duration::from_millis(1),
-        ..options(1)
-    }
+    EngineOptions { hang_timeout: Duration::from_millis(300), restart_backoff: Duration::from_millis(1), ..options(1) }
 }
 
 #[test]
@@ -104,8 +100,7 @@ fn a_hung_bolt_costs_its_thread_and_the_next_generation_goes_on() {
     let metrics = metrics();
     metrics.readiness().set_brokers_reachable(true);
     metrics.readiness().set_assigned(true);
-    let report =
-        run(&plan, &impatient(), &metrics, &Clock::system(), &StopHandle::default()).unwrap();
+    let report = run(&plan, &impatient(), &metrics, &Clock::system(), &StopHandle::default()).unwrap();
     release.store(true, Ordering::Release);
     assert_eq!((report.ending, report.restarts), (Ending::Exhausted, 1));
     assert_eq!(seen.lock().unwrap().words.len(), 2);

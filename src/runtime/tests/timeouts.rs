@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::parts::{Collect, Lines, Shared, metrics, options};
 use crate::{
-    runtime::{EngineOptions, Ending, stepper::Stepper},
-    topology::{AckingBolt, ComponentResult, Grouping, Handled, Held, Input, Output, OutStream, TopologyBuilder},
+    runtime::{Ending, EngineOptions, stepper::Stepper},
+    topology::{AckingBolt, ComponentResult, Grouping, Handled, Held, Input, OutStream, Output, TopologyBuilder},
 };
 
 /// Drops the first input that it gets, holds the others until three are there, then joins them into one tuple.
@@ -40,9 +40,7 @@ fn joining(lines: &'static [&'static str], loses: bool, seen: &Shared) -> crate:
     let mut t = TopologyBuilder::new("joining");
     let (from, into) = (Arc::clone(seen), Arc::clone(seen));
     t.spout("lines", move || Lines::new(lines, &from)).fields(["line"]);
-    t.acking_bolt("join", move || Join { loses, held: Vec::new() })
-        .reads("lines", Grouping::Global)
-        .fields(["joined"]);
+    t.acking_bolt("join", move || Join { loses, held: Vec::new() }).reads("lines", Grouping::Global).fields(["joined"]);
     t.sink("out", move || Collect::new(&into)).reads("join", Grouping::Shuffle);
     t.build().unwrap()
 }

@@ -164,7 +164,11 @@ impl<'p> Driver<'p> {
         }
         if task.exhausted && !task.open.is_empty() {
             let open = task.open.len();
-            return Err(violation("Next::Exhausted", name, &format!("says Exhausted while {open} of its trees are open")));
+            return Err(violation(
+                "Next::Exhausted",
+                name,
+                &format!("says Exhausted while {open} of its trees are open"),
+            ));
         }
         Ok(())
     }
@@ -208,9 +212,7 @@ impl<'p> Driver<'p> {
         let Some(reader) = self.tasks.get(batch.target.index()).map(|task| task.component) else { return };
         // Direct tuples do not come to the tap.
         let direct = self.plan.edges.iter().any(|edge| {
-            edge.stream == batch.stream
-                && edge.reader.index() == reader
-                && matches!(edge.grouping, Grouping::Direct)
+            edge.stream == batch.stream && edge.reader.index() == reader && matches!(edge.grouping, Grouping::Direct)
         });
         let emitter = self.plan.components.iter().position(|c| *c.name == *stream.component);
         if (self.tap == Some(reader) || direct)
@@ -257,9 +259,7 @@ impl<'p> Driver<'p> {
             let Some(task) = self.tasks.get_mut(task) else { continue };
             let Some(seen) = self.seen.get_mut(task.component) else { continue };
             let Instance::Spout(spout) = &mut task.instance else { continue };
-            let on_purpose = self.schedule.replay
-                && ending == Ending::Completed
-                && task.failed_once.insert(id);
+            let on_purpose = self.schedule.replay && ending == Ending::Completed && task.failed_once.insert(id);
             match ending {
                 Ending::Completed if !on_purpose => {
                     task.open.remove(&id);
@@ -344,8 +344,7 @@ impl<'p> Driver<'p> {
         let Some(task) = self.tasks.get_mut(at) else { return Ok(()) };
         let name = &task.context.component;
         if let Instance::Sink(sink) = &mut task.instance {
-            return flush_sink(sink.as_mut(), self.now)
-                .map_err(|(contract, what)| violation(contract, name, &what));
+            return flush_sink(sink.as_mut(), self.now).map_err(|(contract, what)| violation(contract, name, &what));
         }
         let Some(root) = self.trees.open(Owner::Flush) else { return Ok(()) };
         task.output.begin_root(root, Edge::root(root.bits()));

@@ -7,9 +7,8 @@ use insta::assert_snapshot;
 use crate::{
     clock::Instant,
     topology::{
-        AckingBolt, Bolt, ComponentResult, Factory, Failure, Format, Grouping, Handled, InFlight, Input,
-        MessageId, Next, Output, Plan, Sink, Spout, SpoutOutput, TopologyBuilder,
-        declared::BoltKind,
+        AckingBolt, Bolt, ComponentResult, Factory, Failure, Format, Grouping, Handled, InFlight, Input, MessageId,
+        Next, Output, Plan, Sink, Spout, SpoutOutput, TopologyBuilder, declared::BoltKind,
     },
     tuple::{TaskId, Tuple},
 };
@@ -184,7 +183,10 @@ fn a_component_from_a_factory_cannot_do_what_its_kind_cannot() {
     let mut t = TopologyBuilder::new("t");
     let (spout, sink) = (Factory::spout(|| Nothing), Factory::sink(|| Nothing));
     t.component::<BoltKind>("in", spout).fields(["x"]).reads("in", Grouping::Shuffle).stateful();
-    t.component::<BoltKind>("out", sink).reads("in", Grouping::Shuffle).fields(["x"]).tick_every(Duration::from_secs(1));
+    t.component::<BoltKind>("out", sink)
+        .reads("in", Grouping::Shuffle)
+        .fields(["x"])
+        .tick_every(Duration::from_secs(1));
     assert_snapshot!(errors(&t), @r#"
     topology "t" has 5 mistakes:
       - spout "in" reads: a spout is a beginning. Remove .reads, or make it a bolt

@@ -1,8 +1,11 @@
 //! One call: all of it or nothing, and what it does to its input and to held ones.
 
-use super::{build::Nothing, harness::{Harness, value}};
+use super::{
+    build::Nothing,
+    harness::{Harness, value},
+};
 use crate::{
-    topology::{ComponentError, Grouping, Held, OutStream, TopologyBuilder, CustomGrouping},
+    topology::{ComponentError, CustomGrouping, Grouping, Held, OutStream, TopologyBuilder},
     tuple::Value,
 };
 

@@ -6,8 +6,8 @@ use super::build::Nothing;
 use crate::{
     ack::Ledger,
     topology::{
-        Ended, Ending, Handled, Input, MessageId, OutStream, Output, OutputSettings, Owner, Plan, SpoutOutput,
-        TopologyBuilder, Trees, ComponentResult,
+        ComponentResult, Ended, Ending, Handled, Input, MessageId, OutStream, Output, OutputSettings, Owner, Plan,
+        SpoutOutput, TopologyBuilder, Trees,
     },
     tuple::{Batch, TaskId, Value},
 };
@@ -24,14 +24,13 @@ impl Harness {
     pub(super) fn new(t: &TopologyBuilder, batch_rows: usize) -> Self {
         let plan = t.build().unwrap();
         let output = |task: crate::topology::TaskPlan<'_>| {
-            let settings =
-                OutputSettings {
-                    task: task.task,
-                    batch_rows,
-                    effects: task.component.effects,
-                    lineage: false,
-                    pulse: Default::default(),
-                };
+            let settings = OutputSettings {
+                task: task.task,
+                batch_rows,
+                effects: task.component.effects,
+                lineage: false,
+                pulse: Default::default(),
+            };
             Output::new(plan.output_streams(task, |_| true), 1, settings)
         };
         let outputs = plan.tasks().map(output).collect();

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::{build::Nothing, harness::{Harness, value}};
+use super::{
+    build::Nothing,
+    harness::{Harness, value},
+};
 use crate::{
     topology::{ComponentError, Grouping, Held, Input, OutStream, TopologyBuilder},
     tuple::{Batch, Value},
@@ -94,7 +97,12 @@ fn call() -> impl Strategy<Value = Call> {
     let anchored = prop::collection::vec(any::<u8>(), 0..3);
     (0..3_usize, anchored, prop::bool::weighted(0.4), prop::bool::weighted(0.05), prop::bool::weighted(0.1), fate)
         .prop_map(|(emits, anchored, ack_held, fail_held, unanchored, fate)| Call {
-            emits, anchored, ack_held, fail_held, unanchored, fate,
+            emits,
+            anchored,
+            ack_held,
+            fail_held,
+            unanchored,
+            fate,
         })
 }
 
@@ -249,7 +257,9 @@ impl Run {
             let new = self.emit(task, effects, &[]);
             self.h.outputs[task].emit_unanchored(OutStream::DEFAULT, &[Value::Int(new)]);
         }
-        if call.ack_held && let Some(held) = self.held[task].pop() {
+        if call.ack_held
+            && let Some(held) = self.held[task].pop()
+        {
             effects.acked.push(value(held.tuple()));
             self.h.outputs[task].ack(held);
         }
