@@ -2,6 +2,9 @@
 //!
 //! `KAFKA_BOOTSTRAP=127.0.0.1:9092 cargo bench --bench client [-- RECORDS PROPERTY=VALUE...]`. Without a broker it does nothing.
 
+#![expect(clippy::disallowed_methods, reason = "it measures real time and is told its broker by the environment")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it found")]
+
 use std::{
     env,
     error::Error,

@@ -1,1 +1,3 @@
+//! Latency through Kafka: not written yet.
+
 fn main() {}

@@ -1,1 +1,3 @@
+//! Words a second through Kafka: not written yet.
+
 fn main() {}

@@ -15,7 +15,7 @@ const LINES: usize = 64;
 const NOW: Tick = Tick(1);
 
 /// All ledger benchmarks; each reports time and rate of one operation, not of one iteration.
-pub fn benches(c: &mut Criterion) {
+pub(crate) fn benches(c: &mut Criterion) {
     tree(c);
     apply(c);
     fold(c);
@@ -31,7 +31,7 @@ fn tree(c: &mut Criterion) {
     group.throughput(Throughput::Elements(u64::from(WORDS) + 1));
     let mut ledger = Ledger::new(0, 1024);
     let split = |ledger: &mut Ledger| {
-        let root = ledger.open(NOW).unwrap();
+        let root = ledger.open(NOW).expect("far from the limit of live trees");
         assert_eq!(ledger.begin(root, black_box(line.bits()), NOW), Outcome::Pending);
         assert_eq!(ledger.apply(&AckMessage::done(root, line.bits() ^ all, 0), NOW), Outcome::Pending);
         root
@@ -68,7 +68,7 @@ fn tree(c: &mut Criterion) {
 fn open_trees(ledger: &mut Ledger, trees: usize) -> Vec<RootId> {
     (0..trees)
         .map(|i| {
-            let root = ledger.open(NOW).unwrap();
+            let root = ledger.open(NOW).expect("far from the limit of live trees");
             assert_eq!(ledger.begin(root, Edge::root(i as u64).bits(), NOW), Outcome::Pending);
             root
         })

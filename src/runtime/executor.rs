@@ -76,7 +76,7 @@ pub(crate) struct Executor {
     pub(crate) tracked: bool,
     pub(crate) vitals: Arc<[Vitals]>,
     pub(crate) commands: mpsc::Receiver<Command>,
-    pub(crate) reports: mpsc::Sender<Report>,
+    pub(crate) reports: mpsc::SyncSender<Report>,
     pub(crate) limits: Limits,
     pub(crate) names: Arc<[Arc<str>]>,
     pub(crate) state: ExecutorState,
@@ -481,7 +481,7 @@ impl Executor {
         match self.state.commit {
             Some(step @ CommitStep::Deliver(_)) => {
                 let open = |task: &Task| matches!(&task.kind, Kind::Sink(sink) if sink.in_flight > 0);
-                if self.tasks.iter().any(|task| open(task)) {
+                if self.tasks.iter().any(open) {
                     return Ok(false);
                 }
                 self.answer(step);

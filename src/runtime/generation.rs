@@ -19,6 +19,10 @@ use crate::{
     tuple::TaskId,
 };
 
+/// Room for commands to an executor and for all reports. Each command of a commit waits for its report, so that there are
+/// never more than a few and no send waits.
+const MESSAGES: usize = 1024;
+
 /// Every task has its executor and its place there.
 #[derive(Clone, Debug)]
 struct Placement {
@@ -58,10 +62,10 @@ pub(crate) struct Generation {
 /// What the supervisor has of a generation.
 #[derive(Debug)]
 pub(crate) struct Controls {
-    pub(crate) commands: Vec<mpsc::Sender<Command>>,
+    pub(crate) commands: Vec<mpsc::SyncSender<Command>>,
     pub(crate) beds: Vec<Bed>,
     pub(crate) reports: mpsc::Receiver<Report>,
-    pub(crate) report: mpsc::Sender<Report>,
+    pub(crate) report: mpsc::SyncSender<Report>,
     pub(crate) vitals: Arc<[Vitals]>,
     /// The component of each task.
     pub(crate) names: Arc<[Arc<str>]>,
@@ -92,11 +96,11 @@ impl Generation {
         let beds: Vec<_> = (0..n).map(|_| Bed::default()).collect();
         let vitals: Arc<[Vitals]> = (0..n).map(|_| Vitals::default()).collect();
         let names: Arc<[Arc<str>]> = plan.tasks().map(|t| Arc::clone(&t.component.name)).collect();
-        let (report, reports) = mpsc::channel();
+        let (report, reports) = mpsc::sync_channel(MESSAGES);
         let mut commands = Vec::with_capacity(n);
         let mut executors = Vec::with_capacity(n);
         for (shard, (outgoing, incoming)) in links(&beds).into_iter().enumerate() {
-            let (command, receiver) = mpsc::channel();
+            let (command, receiver) = mpsc::sync_channel(MESSAGES);
             commands.push(command);
             executors.push(Executor {
                 shard,

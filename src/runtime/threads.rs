@@ -42,7 +42,7 @@ impl Threads {
         executors: Vec<Executor>,
         companions: Vec<Box<dyn Companion>>,
         beds: &[Bed],
-        report: &mpsc::Sender<Report>,
+        report: &mpsc::SyncSender<Report>,
         clock: &Clock,
     ) -> Result<Self, EngineError> {
         let mut threads =
@@ -96,7 +96,7 @@ fn join_until(handles: Vec<JoinHandle<()>>, clock: &Clock, deadline: Instant) {
 
 fn spawn(
     name: String,
-    report: mpsc::Sender<Report>,
+    report: mpsc::SyncSender<Report>,
     run: impl FnOnce() -> Result<(), EngineError> + Send + 'static,
 ) -> Result<JoinHandle<()>, EngineError> {
     let body = move || {

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "help texts name configuration keys in brackets")]
+
 use std::{path::PathBuf, sync::LazyLock};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_first_signal_drains_and_the_second_does_not_wait() {
-        let (seen, signals) = mpsc::channel();
+        let (seen, signals) = mpsc::sync_channel(2);
         let listening = Signals::listen(move |stop| seen.send(stop).unwrap()).unwrap();
         raise(Signal::SIGTERM).unwrap();
         assert_eq!(signals.recv_timeout(Duration::from_secs(10)), Ok(Stop::Drain));

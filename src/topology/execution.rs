@@ -115,6 +115,7 @@ impl Execution {
     }
 
     /// Puts a tuple that hangs at these places into a lane.
+    #[expect(clippy::too_many_arguments, reason = "a tuple in its parts, on the way into a batch")]
     pub(super) fn send_to_places(
         &mut self,
         lane: &mut Lane,

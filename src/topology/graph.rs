@@ -21,12 +21,12 @@ impl Plan {
     #[must_use]
     pub fn graph(&self, format: Format) -> String {
         let mut out = String::new();
-        // Writing into a string does not fail.
-        let _: std::fmt::Result = match format {
+        let written = match format {
             Format::Text => self.text(&mut out),
             Format::Mermaid => self.mermaid(&mut out),
             Format::Dot => self.dot(&mut out),
         };
+        written.expect("writing into a string does not fail");
         out
     }
 

@@ -81,6 +81,7 @@ impl Trees {
     }
 
     /// Ends a tree that nothing was emitted for.
+    #[expect(clippy::let_underscore_must_use, reason = "it is over, now or already before")]
     pub(crate) fn abandon(&mut self, root: RootId) {
         let _: Outcome = self.ledger.abandon(root);
     }

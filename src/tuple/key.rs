@@ -11,7 +11,7 @@ impl KeyHash {
     /// The hash of a key made of `values`, in order.
     ///
     /// A key of one text or bytes value hashes as its bytes, so that it lands where Java's default partitioner would
-    /// put a record with that key. Every other key hashes as the bytes of [`write_part`], part after part.
+    /// put a record with that key. Every other key hashes as the bytes of `write_part`, part after part.
     #[must_use]
     #[inline]
     pub fn of(values: &[Value<'_>]) -> Self {

@@ -220,6 +220,9 @@ fn acked(reports: &[DeliveryReport]) -> BTreeMap<FlushId, u64> {
     counts
 }
 
+/// Key, value, headers and timestamp of a record.
+type Sent<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8], i64);
+
 fn every_kind_of_record_comes_back_as_it_was_sent(broker: &Broker) {
     let topic = broker.topic("kinds", 1, &[]);
     let large = vec![b'x'; 900 * 1024];
@@ -228,7 +231,7 @@ fn every_kind_of_record_comes_back_as_it_was_sent(broker: &Broker) {
         let value = n.to_string();
         push_header(b"same-name", (n % 3 > 0).then_some(value.as_bytes()), &mut thousand);
     }
-    let sent: [(Option<&[u8]>, Option<&[u8]>, &[u8], i64); 7] = [
+    let sent: [Sent<'_>; 7] = [
         (None, Some(b"null key"), b"", NO_TIMESTAMP),
         (Some(b"tombstone"), None, b"", 1_700_000_000_000),
         (Some(b""), Some(b""), b"", NO_TIMESTAMP),

@@ -76,7 +76,8 @@ fn every_line_is_sent_once_however_little_the_client_takes() {
 fn a_paced_line_carries_the_time_at_which_it_was_due() {
     let (clock, target) = (Clock::manual(), Target { topic: "lines".into(), partitions: 1, rate: Some(500.0) });
     let mut client = client(&clock, 7);
-    drop(Sender::new(&mut client, &target, &clock).send(&mut input(501), 1_000_000, &mut |_| {}).unwrap());
+    let sent = Sender::new(&mut client, &target, &clock).send(&mut input(501), 1_000_000, &mut |_| {}).unwrap();
+    assert_eq!(sent.lines, 501);
     let took = clock.now().saturating_since(crate::clock::Instant::ZERO);
     assert!((1000..1100).contains(&took.as_millis()), "{took:?}");
     let timestamps: Vec<_> = client.seen.iter().map(|(_, timestamp, _)| *timestamp).collect();
