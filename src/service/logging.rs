@@ -2,14 +2,20 @@
 
 use std::io::{self, IsTerminal as _};
 
-use tracing_subscriber::{filter::LevelFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing::{Level, Metadata};
+use tracing_subscriber::{
+    filter::{FilterFn, LevelFilter},
+    fmt,
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use super::{cli::Color, config::LogSettings, progress::Stderr};
 
 /// Starts logging; a second call changes nothing.
 pub(crate) fn start(settings: LogSettings, color: Color) {
     let filter = LevelFilter::from_level(settings.level);
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(filter).with(FilterFn::new(is_news));
     let started = if settings.json {
         registry.with(fmt::layer().json().with_writer(Stderr)).try_init()
     } else {
@@ -17,6 +23,12 @@ pub(crate) fn start(settings: LogSettings, color: Color) {
     };
     // It fails if a subscriber is there already: then messages go there.
     started.ok();
+}
+
+/// Not so the one error that rdkafka's consumer logs by itself: that it cannot be closed when it is dropped, because it is
+/// closed. The source closes it first, and tells of a failure to.
+fn is_news(message: &Metadata<'_>) -> bool {
+    message.target() != "rdkafka::consumer::base_consumer" || *message.level() != Level::ERROR
 }
 
 /// Whether stderr gets colours: as told, else if it is a terminal and `NO_COLOR` is not set.
