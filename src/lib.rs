@@ -50,7 +50,7 @@
 //! | rank | folder | what it is |
 //! |---|---|---|
 //! | 0 | [`clock`], [`metrics`] | time as an input; every exported metric in one table |
-//! | 1 | [`tuple`] | what flows: values, ids, batches |
+//! | 1 | [`mod@tuple`] | what flows: values, ids, batches |
 //! | 2 | [`ack`] | is the tree done? pure |
 //! | 3 | [`topology`] | what the user draws, the ports to the outside, the test kit |
 //! | 4 | [`kafka`], [`runtime`] | the real client; executors, commits, supervision. Neither has heard of the other |
@@ -58,7 +58,7 @@
 //! | 7 | [`service`] | command line, configuration, HTTP |
 //!
 //! # Reading order
-//! [`topology`] (`bolt`, `spout`, `sink`: the contracts), [`tuple`] (`id`), [`ack`] (`ledger`), then `topology/execution`
+//! [`topology`] (`bolt`, `spout`, `sink`: the contracts), [`mod@tuple`] (`id`), [`ack`] (`ledger`), then `topology/execution`
 //! (one call from its input to its ack), `runtime/commit` and `runtime/executor`, [`kafka::offsets`] and `kafka/source`.
 //! Each folder's first lines name its files in reading order and its invariants.
 
