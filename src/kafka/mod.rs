@@ -68,7 +68,7 @@ mod version;
 pub use dead_letters::{DeadLetterOptions, SinkFactory};
 pub use options::{Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
 pub use rdkafka_sink::RdkafkaSink;
-pub use rdkafka_source::RdkafkaSource;
+pub use rdkafka_source::{CLOSED_AGAIN_LOG_TARGET, RdkafkaSource};
 pub use sink::{KafkaSink, LINEAGE_HEADER};
 pub use sink_options::{Emit, KafkaSinkOptions};
 pub use source::KafkaSpout;

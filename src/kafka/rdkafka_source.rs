@@ -37,6 +37,10 @@ use crate::clock::Clock;
 /// How long a question whether a broker is back may take.
 const PROBE: Duration = Duration::from_millis(100);
 
+/// Where the client logs its one error: that it cannot be closed when it is dropped, because it is closed. The source
+/// closes it first, and tells of a failure to.
+pub const CLOSED_AGAIN_LOG_TARGET: &str = "rdkafka::consumer::base_consumer";
+
 /// A consumer group member, see [`SourceClient`].
 pub struct RdkafkaSource {
     options: SourceOptions,

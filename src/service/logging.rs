@@ -11,6 +11,7 @@ use tracing_subscriber::{
 };
 
 use super::{cli::Color, config::LogSettings, progress::Stderr};
+use crate::kafka::CLOSED_AGAIN_LOG_TARGET;
 
 /// Starts logging; a second call changes nothing.
 pub(crate) fn start(settings: LogSettings, color: Color) {
@@ -25,10 +26,9 @@ pub(crate) fn start(settings: LogSettings, color: Color) {
     started.ok();
 }
 
-/// Not so the one error that rdkafka's consumer logs by itself: that it cannot be closed when it is dropped, because it is
-/// closed. The source closes it first, and tells of a failure to.
+/// Everything but the error of a Kafka client that is closed already.
 fn is_news(message: &Metadata<'_>) -> bool {
-    message.target() != "rdkafka::consumer::base_consumer" || *message.level() != Level::ERROR
+    message.target() != CLOSED_AGAIN_LOG_TARGET || *message.level() != Level::ERROR
 }
 
 /// Whether stderr gets colours: as told, else if it is a terminal and `NO_COLOR` is not set.
