@@ -93,7 +93,8 @@ pub(crate) struct ExecutorState {
     /// Why trees of this ledger fail, until their end was told.
     failures: HashMap<RootId, TreeFailure>,
     ended: Vec<Ended>,
-    /// The next task to be looked at first, so that no task starves the others.
+    /// Emptied batches, lent to each task while it runs.
+    spare: Vec<Batch>,
     last_poll: Instant,
 }
 
@@ -232,9 +233,13 @@ impl Executor {
         if let Some(vitals) = self.vitals.get(shard) {
             vitals.call(task.id.0);
         }
-        task.run(batch, now)?;
+        task.output.swap_spare(&mut self.state.spare);
+        let result = task.run(batch, now);
         self.collect(index);
-        Ok(())
+        if let Some(task) = self.tasks.get_mut(index) {
+            task.output.swap_spare(&mut self.state.spare);
+        }
+        result
     }
 
     /// Gives sinks what came while they were not ready.

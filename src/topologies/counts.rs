@@ -16,13 +16,33 @@ pub struct Counts {
     changed: Vec<u32>,
 }
 
+/// 40 bytes. The first bytes of the text stand in the entry itself: most words need no look into the arena.
 #[derive(Debug)]
 struct Entry {
     count: u64,
+    head: Head,
     start: u32,
     len: u32,
     hash: u32,
     changed: bool,
+}
+
+/// The first 16 bytes of a text, with zeros behind a shorter one: compared as two words.
+type Head = [u64; 2];
+
+#[inline]
+fn head(text: &[u8]) -> Head {
+    let word = |bytes: &[u8]| -> u64 {
+        match *bytes {
+            [a, b, c, d, e, f, g, h, ..] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            [a, b, c, d, ref rest @ ..] => {
+                let low = u64::from(u32::from_le_bytes([a, b, c, d]));
+                rest.iter().rev().fold(0, |high, byte| high << 8 | u64::from(*byte)) << 32 | low
+            }
+            ref rest => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        }
+    };
+    [word(text), word(text.get(8..).unwrap_or_default())]
 }
 
 /// A table of counts cannot take another text: there are 4 GiB of them.
@@ -38,8 +58,12 @@ impl Counts {
     #[inline]
     pub fn add(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
         let Self { table, entries, texts, .. } = self;
-        let is_it =
-            |&at: &u32| entries.get(at as usize).is_some_and(|e| e.hash == key.0 && e.text(texts) == text.as_bytes());
+        let (bytes, head) = (text.as_bytes(), head(text.as_bytes()));
+        let is_it = |&at: &u32| {
+            entries.get(at as usize).is_some_and(|e| {
+                e.head == head && e.len as usize == bytes.len() && (bytes.len() <= 16 || e.text(texts) == bytes)
+            })
+        };
         match table.find(spread(key.0), is_it).copied() {
             Some(at) => self.count(at),
             None => self.insert(key, text),
@@ -63,7 +87,8 @@ impl Counts {
         let (at, start, len) = (small(self.entries.len())?, small(self.texts.len())?, small(text.len())?);
         start.checked_add(len).ok_or(CountsFull)?;
         self.texts.push_str(text);
-        self.entries.push(Entry { count: 0, start, len, hash: key.0, changed: false });
+        let head = head(text.as_bytes());
+        self.entries.push(Entry { count: 0, head, start, len, hash: key.0, changed: false });
         let entries = &self.entries;
         let hash_of = |at: &u32| entries.get(*at as usize).map_or(0, |e| spread(e.hash));
         self.table.insert_unique(spread(key.0), at, hash_of);

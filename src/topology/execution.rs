@@ -81,7 +81,8 @@ impl Execution {
     }
 
     /// Puts a tuple that is anchored to the input into a lane.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see Output::emit_on")]
+    #[inline(always)]
     pub(super) fn send(
         &mut self,
         lane: &mut Lane,

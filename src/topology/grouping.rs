@@ -159,7 +159,11 @@ impl Router {
         }
     }
 
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "where it is emitted the kind of the key is known: hashing it is one loop"
+    )]
+    #[inline(always)]
     pub(crate) fn choose(&mut self, values: &[Value<'_>], lanes: usize, listed: &mut Vec<usize>) -> Choice {
         match self {
             Self::Key { positions, groups } => {
@@ -187,12 +191,22 @@ impl Router {
     }
 }
 
-#[inline]
+#[expect(clippy::inline_always, reason = "see choose")]
+#[inline(always)]
 fn key_of(positions: &[usize], values: &[Value<'_>]) -> KeyHash {
-    let at = |p: usize| values.get(p).copied().unwrap_or(Value::Null);
-    if let &[position] = positions {
-        return KeyHash::of(&[at(position)]);
+    // By reference: a copy of the value costs more than its hash.
+    if let &[position] = positions
+        && let Some(Value::Str(text)) = values.get(position)
+    {
+        return KeyHash::of_bytes(text.as_bytes());
     }
+    composite_key(positions, values)
+}
+
+#[inline(never)]
+fn composite_key(positions: &[usize], values: &[Value<'_>]) -> KeyHash {
+    let at = |p: usize| values.get(p).copied().unwrap_or(Value::Null);
+    // KeyHash::of knows the keys of one text or bytes value; the array holds the others.
     let mut key = [Value::Null; Grouping::MAX_KEY_FIELDS];
     for (part, position) in key.iter_mut().zip(positions) {
         *part = at(*position);

@@ -25,7 +25,7 @@ pub(crate) struct Outbox {
     /// Sealed, oldest first.
     pub(crate) sealed: Vec<Batch>,
     /// Emptied batches to fill again.
-    spare: Vec<Batch>,
+    pub(super) spare: Vec<Batch>,
     /// Tuples in the sealed batches since the last look.
     pub(crate) emitted: u64,
 }
@@ -72,7 +72,7 @@ impl Lane {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn first_touch(&mut self, execution: u64, limit: usize, now: Instant, outbox: &mut Outbox) {
         if self.batch.len() >= limit {
             self.seal(outbox, limit);
@@ -84,7 +84,8 @@ impl Lane {
         self.before = self.batch.mark();
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see Output::emit_on")]
+    #[inline(always)]
     pub(crate) fn push(
         &mut self,
         root: RootId,

@@ -98,14 +98,16 @@ impl Output {
     }
 
     /// Emits on the first declared stream, anchored to the input.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see emit_on")]
+    #[inline(always)]
     pub fn emit(&mut self, values: &[Value<'_>]) {
         self.emit_on(OutStream::DEFAULT, values);
     }
 
     /// Emits on a stream, anchored to the input. There must be as many values as the stream has fields: anything else
     /// fails the input.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the values' kinds are known here and nowhere below")]
+    #[inline(always)]
     pub fn emit_on(&mut self, stream: OutStream, values: &[Value<'_>]) {
         let Self { streams, listed, execution, outbox, misuse, .. } = self;
         let Some(stream) = checked(streams, stream, values, misuse) else { return };
@@ -183,7 +185,8 @@ impl Output {
 }
 
 impl Reader {
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see emit_on")]
+    #[inline(always)]
     fn route(
         &mut self,
         values: &[Value<'_>],

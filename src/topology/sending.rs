@@ -51,4 +51,9 @@ impl Output {
     pub(crate) fn recycle(&mut self, batch: Batch) {
         self.outbox.recycle(batch);
     }
+
+    /// Exchanges the emptied batches to fill for others: those that one task has emptied are for the next to fill.
+    pub(crate) fn swap_spare(&mut self, spare: &mut Vec<Batch>) {
+        std::mem::swap(&mut self.outbox.spare, spare);
+    }
 }

@@ -173,11 +173,15 @@ impl Batch {
     /// # Errors
     /// [`BatchFull`] if the values would not fit: one longer than 256 MiB, or more than 4 GiB in all. The batch is then
     /// to be cut back to the mark taken before.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "where it is emitted the kind of each value is known: the match goes away"
+    )]
+    #[inline(always)]
     pub fn push(&mut self, root: RootId, edge: Edge, key: KeyHash, values: &[Value<'_>]) -> Result<(), BatchFull> {
         debug_assert_eq!(values.len(), self.width, "the collector checks the width");
         for value in values {
-            let cell = self.cell(*value)?;
+            let cell = self.cell(value)?;
             self.cells.push(cell);
         }
         #[expect(clippy::cast_possible_truncation, reason = "fewer anchors than bytes in the arena")]
@@ -191,15 +195,24 @@ impl Batch {
         self.anchors.push(anchor);
     }
 
+    #[expect(clippy::inline_always, reason = "see push")]
+    #[inline(always)]
+    fn cell(&mut self, value: &Value<'_>) -> Result<Cell, BatchFull> {
+        // By reference, and text first: a copy of the value would go through memory.
+        if let Value::Str(s) = value { self.text_cell(s) } else { self.other_cell(*value) }
+    }
+
     #[inline]
-    fn cell(&mut self, value: Value<'_>) -> Result<Cell, BatchFull> {
+    fn text_cell(&mut self, text: &str) -> Result<Cell, BatchFull> {
+        let start = self.text.len();
+        Self::check(start, text.len())?;
+        self.text.push_str(text);
+        Ok(Cell::span(kind::STR, start, text.len()))
+    }
+
+    fn other_cell(&mut self, value: Value<'_>) -> Result<Cell, BatchFull> {
         Ok(match value {
-            Value::Str(s) => {
-                let start = self.text.len();
-                Self::check(start, s.len())?;
-                self.text.push_str(s);
-                Cell::span(kind::STR, start, s.len())
-            }
+            Value::Str(s) => self.text_cell(s)?,
             Value::Bytes(b) => self.blob_cell(kind::BYTES, b)?,
             Value::Null => Cell(kind::NULL),
             Value::Bool(false) => Cell(kind::FALSE),

@@ -16,10 +16,17 @@ impl KeyHash {
     #[inline]
     pub fn of(values: &[Value<'_>]) -> Self {
         match values {
-            [Value::Str(s)] => Self(murmur2(s.as_bytes())),
-            [Value::Bytes(b)] => Self(murmur2(b)),
+            [Value::Str(s)] => Self::of_bytes(s.as_bytes()),
+            [Value::Bytes(b)] => Self::of_bytes(b),
             _ => Self::of_parts(values),
         }
+    }
+
+    /// The hash of a key that is one text or bytes value.
+    #[must_use]
+    #[inline]
+    pub fn of_bytes(key: &[u8]) -> Self {
+        Self(murmur2(key))
     }
 
     #[cold]
@@ -64,6 +71,8 @@ fn write_sized(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
 pub struct KeyGroups {
     /// Key group → index of the owning task among the component's tasks.
     owner: Vec<u16>,
+    /// The count less one, if that is a mask: a division costs more than all the rest of finding the owner.
+    mask: Option<usize>,
 }
 
 impl KeyGroups {
@@ -76,14 +85,18 @@ impl KeyGroups {
     pub fn new(count: u16, tasks: u16) -> Self {
         let (count, tasks) = (u32::from(count.max(1)), u32::from(tasks.max(1)));
         let owner = (0..count).map(|group| u16::try_from(group * tasks / count).unwrap_or(0)).collect();
-        Self { owner }
+        Self { owner, mask: count.is_power_of_two().then_some(count as usize - 1) }
     }
 
     /// The key group of a key: Kafka's `toPositive(murmur2(key)) % count`, so key group = changelog partition.
     #[must_use]
     #[inline]
     pub fn group(&self, key: KeyHash) -> usize {
-        (key.0 & 0x7fff_ffff) as usize % self.owner.len()
+        let positive = (key.0 & 0x7fff_ffff) as usize;
+        match self.mask {
+            Some(mask) => positive & mask,
+            None => positive % self.owner.len(),
+        }
     }
 
     /// The task, as an index among the component's tasks, that owns a key.
