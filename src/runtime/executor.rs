@@ -358,7 +358,8 @@ impl Executor {
             return Ok(false);
         }
         let mut ended = self.trees.take_ended(std::mem::take(&mut self.state.ended));
-        self.vitals().moves.fetch_add(ended.len() as u64, Ordering::Relaxed);
+        let of_spouts = ended.iter().filter(|end| end.owner != Owner::Flush).count() as u64;
+        self.vitals().moves.fetch_add(of_spouts, Ordering::Relaxed);
         for end in ended.drain(..) {
             match end.owner {
                 Owner::Flush => self.end_flush(end)?,

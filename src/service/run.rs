@@ -176,7 +176,7 @@ fn summary(metrics: &Metrics, plan: &Plan, report: &RunReport) -> Summary {
         replayed: ReplayReason::ALL.iter().map(|reason| metrics.replayed(*reason).get()).sum(),
         dead_lettered: DeadLetterReason::ALL.iter().map(|reason| metrics.dead_letters(*reason).get()).sum(),
         duplicates: metrics.duplicates(DuplicateOutcome::Visible).get(),
-        commits: report.commits,
+        commits: metrics.commits().committed.get(),
         restarts: report.restarts,
         open_at_stop: report.open_at_stop as u64,
         ..Summary::default()

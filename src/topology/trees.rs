@@ -1,5 +1,7 @@
 //! The live trees of one executor: the ledger, and who emitted each root.
 
+use std::collections::{HashMap, VecDeque};
+
 use super::{ComponentError, MessageId, OutStream, Output};
 use crate::{
     ack::{AckMessage, Expired, Ledger, Outcome, Timeouts},
@@ -46,11 +48,46 @@ pub(crate) struct Trees {
     timeouts: Option<Timeouts>,
     expired: Vec<Expired>,
     ended: Vec<Ended>,
+    failed: FailedTrees,
+}
+
+/// Whose the trees were that failed lately: their last tuples may still be worked on, and have effects.
+#[derive(Debug, Default)]
+struct FailedTrees {
+    owners: HashMap<RootId, Owner>,
+    /// Oldest first.
+    order: VecDeque<RootId>,
+}
+
+impl FailedTrees {
+    /// Failed trees that are remembered. What comes later than so many failures is in the ledger's counters only.
+    const MOST: usize = 1 << 16;
+
+    fn note(&mut self, root: RootId, owner: Owner) {
+        self.owners.insert(root, owner);
+        self.order.push_back(root);
+        if self.order.len() > Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.owners.remove(&oldest);
+        }
+    }
+
+    fn owner_of(&self, root: RootId) -> Option<Owner> {
+        self.owners.get(&root).copied()
+    }
 }
 
 impl Trees {
     pub(crate) fn new(ledger: Ledger, timeouts: Option<Timeouts>) -> Self {
-        Self { ledger, owners: Vec::new(), timeouts, expired: Vec::new(), ended: Vec::new() }
+        Self {
+            ledger,
+            owners: Vec::new(),
+            timeouts,
+            expired: Vec::new(),
+            ended: Vec::new(),
+            failed: FailedTrees::default(),
+        }
     }
 
     fn tick(&self) -> crate::ack::Tick {
@@ -108,8 +145,18 @@ impl Trees {
     }
 
     fn end(&mut self, root: RootId, ending: Ending) {
-        // A slot without an owner was never opened: a message from nowhere, which the ledger has counted.
-        let Some(&owner) = self.owners.get(root.slot()) else { return };
+        let owner = match ending {
+            // Its slot may have another tree by now.
+            Ending::Late { .. } => self.failed.owner_of(root),
+            Ending::Completed | Ending::Failed { .. } | Ending::TimedOut { .. } => {
+                self.owners.get(root.slot()).copied()
+            }
+        };
+        // Without an owner it is a message from nowhere, or from long ago: the ledger has counted it.
+        let Some(owner) = owner else { return };
+        if matches!(ending, Ending::Failed { .. } | Ending::TimedOut { .. }) {
+            self.failed.note(root, owner);
+        }
         self.ended.push(Ended { root, owner, ending });
     }
 
