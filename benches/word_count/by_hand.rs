@@ -145,7 +145,7 @@ impl Job {
             next: *next,
             metadata: String::new(),
         };
-        self.source.commit(self.next.iter().map(commit).collect(), CommitToken(flush.0));
+        self.source.commit(self.next.iter().map(commit).collect(), CommitToken(flush.0.into()));
         Ok(())
     }
 }

@@ -281,6 +281,7 @@ impl Executor {
             }
         }
         task.output.seal_lanes(|target, _| is_here(target));
+        task.count();
         for batch in task.output.take_sealed() {
             let to = places.get(batch.target.index()).map_or(shard, |place| place.0);
             match self.outgoing.get_mut(to) {
@@ -340,7 +341,6 @@ impl Executor {
             }
         }
         let more = spout.next == Next::Emitted;
-        task.count();
         Ok(emitted > 0 || more)
     }
 

@@ -102,7 +102,6 @@ impl Task {
             // The builder refuses a spout that reads.
             Kind::Spout(_) => {}
         }
-        self.count();
         self.output.recycle(batch);
         Ok(())
     }
@@ -187,7 +186,6 @@ impl Task {
             let component = &*self.context.component;
             tracing::warn!(component, %error, "a tick failed: what it emitted is discarded");
         }
-        self.count();
         Ok(true)
     }
 
@@ -221,10 +219,11 @@ impl Task {
         if counts.failed > 0 {
             self.metrics.failed.add(counts.failed);
         }
-        if emitted > 0
-            && let Some(counter) = self.emitted.first()
-        {
-            counter.add(emitted);
+        for (stream, tuples) in emitted {
+            let at = self.context.outputs.iter().position(|s| s.id == stream);
+            if let Some(counter) = at.and_then(|at| self.emitted.get(at)) {
+                counter.add(tuples);
+            }
         }
     }
 

@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Headers of a dead letter.
 mod dead_letter {
-    pub(super) const TOPIC: &str = "stormglass.topic";
-    pub(super) const PARTITION: &str = "stormglass.partition";
-    pub(super) const OFFSET: &str = "stormglass.offset";
+    pub(super) const TOPIC: &str = "stormglass-source-topic";
+    pub(super) const PARTITION: &str = "stormglass-source-partition";
+    pub(super) const OFFSET: &str = "stormglass-source-offset";
 }
 
 /// Where a record stands: topic, partition, offset.

@@ -26,8 +26,8 @@ pub(crate) struct Outbox {
     pub(crate) sealed: Vec<Batch>,
     /// Emptied batches to fill again.
     pub(super) spare: Vec<Batch>,
-    /// Tuples in the sealed batches since the last look.
-    pub(crate) emitted: u64,
+    /// Tuples sealed since the last look, by stream.
+    pub(crate) emitted: Vec<(StreamId, u64)>,
 }
 
 impl Outbox {
@@ -41,6 +41,13 @@ impl Outbox {
         if self.spare.len() < Self::MAX_SPARE && batch.capacity() <= Self::MAX_SPARE_BYTES {
             batch.clear();
             self.spare.push(batch);
+        }
+    }
+
+    fn note_emitted(&mut self, stream: StreamId, tuples: u64) {
+        match self.emitted.iter_mut().find(|(of, _)| *of == stream) {
+            Some((_, sum)) => *sum += tuples,
+            None => self.emitted.push((stream, tuples)),
         }
     }
 
@@ -118,7 +125,7 @@ impl Lane {
             return;
         }
         let fresh = outbox.fresh(self.batch.stream, self.batch.target, self.width, rows);
-        outbox.emitted += self.batch.len() as u64;
+        outbox.note_emitted(self.batch.stream, self.batch.len() as u64);
         outbox.sealed.push(mem::replace(&mut self.batch, fresh));
         self.before = Mark::default();
     }

@@ -4,7 +4,7 @@ use super::{Output, execution::TreeFailure, output::OutputCounts};
 use crate::{
     ack::AckBuffer,
     clock::Instant,
-    tuple::{Batch, TaskId},
+    tuple::{Batch, StreamId, TaskId},
 };
 
 impl Output {
@@ -43,7 +43,7 @@ impl Output {
     }
 
     /// What became of inputs since the last look, and how many tuples were sent.
-    pub(crate) fn take_counts(&mut self) -> (OutputCounts, u64) {
+    pub(crate) fn take_counts(&mut self) -> (OutputCounts, Vec<(StreamId, u64)>) {
         (std::mem::take(&mut self.counts), std::mem::take(&mut self.outbox.emitted))
     }
 
