@@ -112,8 +112,8 @@ fn reader(connection: &Connection) -> Properties {
         ("isolation.level", "read_committed"),
         ("auto.offset.reset", "error"),
         ("fetch.queue.backoff.ms", "5"),
-        ("queued.min.messages", "50000"),
-        ("queued.max.messages.kbytes", "16384"),
+        ("queued.min.messages", "5000"),
+        ("queued.max.messages.kbytes", "1024"),
         ("max.partition.fetch.bytes", "1048576"),
         ("fetch.error.backoff.ms", "100"),
     ]));

@@ -126,7 +126,7 @@ pub struct Pipeline {
     /// every or latest-per-key [sink.emit]
     #[arg(long, value_name = "WHICH")]
     pub emit: Option<String>,
-    /// Threads that execute tasks, 0: one per core [engine.executors]
+    /// Threads that execute tasks, 0: one for every two cores [engine.executors]
     #[arg(long, value_name = "N")]
     pub executors: Option<String>,
     /// Do not serve metrics and health [http.enabled]

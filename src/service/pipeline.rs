@@ -1,6 +1,6 @@
 //! From settings to a topology between two topics, and to the engine's options.
 
-use std::{num::NonZeroUsize, sync::Arc, thread::available_parallelism};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{
     config::{self, Settings},
@@ -67,7 +67,7 @@ pub(crate) fn engine(settings: &Settings) -> EngineOptions {
 }
 
 fn executors(settings: &Settings) -> NonZeroUsize {
-    settings.engine.executors.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    settings.engine.executors.unwrap_or(EngineOptions::default().executors)
 }
 
 fn ends(settings: &Settings, until_end: bool, metrics: &Metrics, clock: &Clock) -> Ends {

@@ -92,7 +92,7 @@ section! { "sink",
 section! { "engine",
     /// How the topology is executed.
     Engine {
-        /// Threads that execute tasks. 0: one per core.
+        /// Threads that execute tasks. 0: one for every two cores.
         executors: u64 = "0", Range(0, 1024);
         /// Records of one spout task whose trees may be open at a time. More hides more latency and costs memory.
         max_pending_records: u64 = "16384", Range(1, 16_777_216);

@@ -133,7 +133,7 @@ pub struct SinkSettings {
 /// How the topology is executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineSettings {
-    /// Threads; `None`: one per core.
+    /// Threads; `None`: one for every two cores.
     pub executors: Option<NonZeroUsize>,
     /// Open trees of one spout.
     pub max_pending_records: usize,
