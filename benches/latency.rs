@@ -4,6 +4,13 @@
 //! stamps each record with the moment it was *due*, so a loader or an engine that falls behind is seen. The output topic
 //! has `message.timestamp.type=LogAppendTime`: the broker itself says when it had the output, by the same clock.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints its table, and is told by the environment where the broker is"
+)]
+
 use std::{
     env,
     error::Error,

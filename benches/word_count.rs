@@ -4,6 +4,13 @@
 //! own: (a) a hand-written single-threaded loop over the same client and the same counting map, (b) the engine without
 //! tracking, (c) at-most-once, (d) at-least-once with full trees. Runs are interleaved; medians are shown.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints its table, and is told by the environment where the broker is"
+)]
+
 #[path = "word_count/by_hand.rs"]
 mod by_hand;
 #[path = "word_count/child.rs"]
