@@ -320,6 +320,17 @@ pub struct FailedRecord {
     pub reason: DeliveryFailure,
     /// Why, as a sentence: what failed, with which value, and what to do.
     pub message: String,
+    /// The record itself, where it may be sent again: see [`DeliveryFailure::RequestTooLarge`].
+    pub contents: Option<Contents>,
+}
+
+/// What a record holds besides its key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contents {
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+    /// Its headers, encoded.
+    pub headers: Vec<u8>,
 }
 
 /// Why a record was not delivered.
@@ -327,6 +338,9 @@ pub struct FailedRecord {
 pub enum DeliveryFailure {
     /// The broker or the client does not take a record of this size: no retry helps, others go on.
     TooLarge,
+    /// The broker refused the whole request for its size. It does not say which of the records in it is to blame: each may
+    /// be sent again alone, by a client that sends one record a request.
+    RequestTooLarge,
     /// The client has given up after its delivery timeout.
     GaveUp,
     /// The topic does not exist, access is denied, another producer took this one's place: nothing more will succeed.

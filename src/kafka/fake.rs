@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     client::{
-        AssignedPartition, AssignmentEpoch, ClientError, Commit, CommitOutcome, CommitToken, Committed,
+        AssignedPartition, AssignmentEpoch, ClientError, Commit, CommitOutcome, CommitToken, Committed, Contents,
         DeliveryFailure, DeliveryReport, FailedRecord, FlushId, NextOffset, Offset, Position, ProduceBatch,
         RecordBlock, SinkClient, SourceClient, SourceEvent, TopicPartition, Watermarks,
     },
@@ -256,11 +256,19 @@ impl Sent {
     }
 }
 
+/// A record that fails, and why.
+#[derive(Debug)]
+struct Refused {
+    reason: DeliveryFailure,
+    key: Option<Vec<u8>>,
+    contents: Contents,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Producer {
     pub(super) sent: Vec<Sent>,
     /// Sent and not acknowledged.
-    waiting: VecDeque<(FlushId, Option<DeliveryFailure>)>,
+    waiting: VecDeque<(FlushId, Option<Refused>)>,
     /// Nothing is acknowledged while this is set.
     pub(super) hold: bool,
     /// The most that is in flight.
@@ -302,7 +310,11 @@ impl SinkClient for FakeSink {
                     flush: row.flush,
                 });
             }
-            producer.waiting.push_back((row.flush, failure));
+            let refused = failure.map(|reason| {
+                let contents = Contents { value: value.map(<[u8]>::to_vec), headers: headers.to_vec() };
+                Refused { reason, key: key.map(<[u8]>::to_vec), contents }
+            });
+            producer.waiting.push_back((row.flush, refused));
             taken += 1;
         }
         taken
@@ -313,17 +325,18 @@ impl SinkClient for FakeSink {
         if producer.hold {
             return Ok(());
         }
-        for (flush, failure) in std::mem::take(&mut producer.waiting) {
-            reports.push(match failure {
+        for (flush, refused) in std::mem::take(&mut producer.waiting) {
+            reports.push(match refused {
                 None => DeliveryReport::Acked { flush, records: 1 },
-                Some(reason) => DeliveryReport::Failed(Box::new(FailedRecord {
+                Some(Refused { reason, key, contents }) => DeliveryReport::Failed(Box::new(FailedRecord {
                     flush,
                     tag: 0,
                     topic: "counts".into(),
-                    key: Some(b"k".to_vec()),
-                    value_len: 1,
+                    key,
+                    value_len: contents.value.as_ref().map_or(0, Vec::len),
                     reason,
                     message: "it was not delivered".into(),
+                    contents: Some(contents),
                 })),
             });
         }

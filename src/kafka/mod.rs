@@ -43,6 +43,7 @@ mod latest;
 pub mod lineage;
 mod native;
 pub mod offsets;
+mod one_by_one;
 mod options;
 mod partition;
 mod pending;

@@ -61,6 +61,9 @@ pub struct SinkOptions {
     pub queue_kib: u32,
     /// After so long without acknowledgement a record counts as failed: `delivery.timeout.ms`. Default 5 minutes.
     pub delivery_timeout: Duration,
+    /// The most records in one request: `batch.num.messages`. Default 10,000. With 1 a record that is too large takes no
+    /// other down with it.
+    pub request_records: u32,
 }
 
 impl SinkOptions {
@@ -73,6 +76,7 @@ impl SinkOptions {
             queue_records: 50_000,
             queue_kib: 16_384,
             delivery_timeout: Duration::from_secs(300),
+            request_records: 10_000,
         }
     }
 }
@@ -163,6 +167,7 @@ pub(super) fn sink_properties(options: &SinkOptions) -> Properties {
         ("linger.ms", linger.as_str()),
         ("queue.buffering.max.messages", options.queue_records.to_string().as_str()),
         ("queue.buffering.max.kbytes", options.queue_kib.to_string().as_str()),
+        ("batch.num.messages", options.request_records.to_string().as_str()),
         ("delivery.timeout.ms", options.delivery_timeout.as_millis().to_string().as_str()),
     ]));
     with_overrides(properties, &options.connection)

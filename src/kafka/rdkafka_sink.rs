@@ -6,7 +6,8 @@ use rdkafka::{client::Client, error::RDKafkaErrorCode, types::RDKafkaType};
 
 use super::{
     client::{
-        ClientError, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, FlushId, ProduceBatch, SinkClient,
+        ClientError, Contents, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, FlushId, ProduceBatch,
+        SinkClient,
     },
     native::{BatchProducer, RawReport, Refused},
     options::{SinkOptions, sink_properties},
@@ -24,6 +25,8 @@ pub struct RdkafkaSink {
     clock: Clock,
     producer: BatchProducer<LastError>,
     /// Rows that were refused at once, for the next poll.
+    /// One record a request: the broker's refusal of a request is one of its record.
+    alone: bool,
     refused: Vec<FailedRecord>,
     scratch: Vec<Refused>,
     topic: Option<Arc<str>>,
@@ -51,6 +54,7 @@ impl RdkafkaSink {
             brokers: options.connection.brokers.clone(),
             clock,
             producer: BatchProducer::new(client),
+            alone: options.request_records == 1,
             refused: Vec::new(),
             scratch: Vec::new(),
             topic: None,
@@ -62,10 +66,16 @@ impl RdkafkaSink {
     fn collect(&mut self, wait: Duration, reports: &mut Vec<DeliveryReport>) -> Vec<(RDKafkaErrorCode, String, bool)> {
         let mut errors = Vec::new();
         let mut acked = Tally::default();
-        let (brokers, topic) = (&self.brokers, &self.topic);
+        let (brokers, topic, alone) = (&self.brokers, &self.topic, self.alone);
         self.producer.poll(wait, &mut |report| match report {
             RawReport::Acked(flush) => acked.count(flush, reports),
-            RawReport::Failed { flush, tag, topic: name, key, value_len, code } => {
+            RawReport::Failed { flush, tag, topic: name, key, value, headers, code } => {
+                let value_len = value.map_or(0, <[u8]>::len);
+                let reason = match reason(code) {
+                    DeliveryFailure::TooLarge if !alone => DeliveryFailure::RequestTooLarge,
+                    reason => reason,
+                };
+                let again = reason == DeliveryFailure::RequestTooLarge;
                 let shared = topic.as_ref().filter(|shared| ***shared == *name);
                 let failed = FailedRecord {
                     flush,
@@ -73,8 +83,9 @@ impl RdkafkaSink {
                     topic: shared.map_or_else(|| Arc::from(name.as_str()), Arc::clone),
                     key: key.map(<[u8]>::to_vec),
                     value_len,
-                    reason: reason(code),
+                    reason,
                     message: failure(code, &name, value_len, brokers),
+                    contents: again.then(|| Contents { value: value.map(<[u8]>::to_vec), headers }),
                 };
                 reports.push(DeliveryReport::Failed(Box::new(failed)));
             }
@@ -136,6 +147,7 @@ impl RdkafkaSink {
                 value_len,
                 reason: reason(code),
                 message: failure(code, batch.topic(), value_len, &self.brokers),
+                contents: None,
             });
         }
     }
@@ -190,7 +202,7 @@ fn reason(code: RDKafkaErrorCode) -> DeliveryFailure {
 fn failure(code: RDKafkaErrorCode, topic: &str, value_len: usize, brokers: &str) -> String {
     let what = format!("a record for topic {topic:?}");
     match reason(code) {
-        DeliveryFailure::TooLarge => format!(
+        DeliveryFailure::TooLarge | DeliveryFailure::RequestTooLarge => format!(
             "{what} with a value of {value_len} bytes is too large ({code}): raise max.message.bytes of the topic and the property message.max.bytes"
         ),
         DeliveryFailure::GaveUp if kind_of(code) == ErrorKind::TimedOut => format!(

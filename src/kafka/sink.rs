@@ -8,6 +8,7 @@ use super::{
     client::{DeliveryFailure, DeliveryReport, FailedRecord, FlushId, ProduceBatch, SinkClient},
     dead_letters::{DeadLetterOptions, DeadLetters, Letter, SinkFactory, component_error},
     latest::Latest,
+    one_by_one::OneByOne,
     produce::ProduceRecord,
     record::push_header,
     sink_options::{Emit, KafkaSinkOptions},
@@ -48,6 +49,7 @@ pub struct KafkaSink {
     /// The last is the one that records are taken into now.
     flights: VecDeque<Flight>,
     letters: DeadLetters<FlushId>,
+    again: OneByOne,
     reports: Vec<DeliveryReport>,
     produced: ProducedMetrics,
     key_text: Vec<u8>,
@@ -63,7 +65,8 @@ impl fmt::Debug for KafkaSink {
 }
 
 impl KafkaSink {
-    /// A sink that makes its client when it is opened.
+    /// A sink that makes its client when it is opened. `letters` makes clients that send one record a request: for dead
+    /// letters, and for records whose request was too large.
     #[must_use]
     pub fn new(
         options: KafkaSinkOptions,
@@ -80,6 +83,7 @@ impl KafkaSink {
             taken: 0,
             latest: Latest::default(),
             flights: VecDeque::from([Flight { flush: FlushId(0), open: 0 }]),
+            again: OneByOne::new(Arc::clone(&options.topic), Arc::clone(&letters)),
             letters: DeadLetters::new(dead_letters, letters, metrics.clone()),
             reports: Vec::new(),
             produced: metrics.produced(&options.topic),
@@ -157,6 +161,7 @@ impl KafkaSink {
         let Some(client) = &mut self.client else { return Ok(()) };
         let mut reports = std::mem::take(&mut self.reports);
         client.poll(Duration::ZERO, &mut reports).map_err(component_error)?;
+        self.again.poll(&mut reports)?;
         for report in reports.drain(..) {
             match report {
                 DeliveryReport::Acked { flush, records } => {
@@ -195,6 +200,13 @@ impl KafkaSink {
     }
 
     fn failed(&mut self, failed: FailedRecord) -> ComponentResult {
+        if failed.reason == DeliveryFailure::RequestTooLarge
+            && let Some(contents) = failed.contents
+        {
+            let (key, value) = (failed.key.as_deref(), contents.value.as_deref());
+            let (headers, flush) = (contents.headers.as_slice(), failed.flush);
+            return self.again.send(&ProduceRecord { key, value, headers, flush, tag: 0 });
+        }
         self.produced.failed.add(1);
         if failed.reason != DeliveryFailure::TooLarge {
             tracing::error!(topic = &*failed.topic, component = self.component, "{}", failed.message);

@@ -72,7 +72,9 @@ fn executors(settings: &Settings) -> NonZeroUsize {
 
 fn ends(settings: &Settings, until_end: bool, metrics: &Metrics, clock: &Clock) -> Ends {
     let source = source_factory(settings, clock);
-    let (sink, letters) = (sink_factory(settings, clock), sink_factory(settings, clock));
+    let options = SinkOptions::new(connect::producer(&settings.kafka));
+    let sink = sink_factory(options.clone(), clock);
+    let letters = sink_factory(SinkOptions { request_records: 1, ..options }, clock);
     let spout = spout_options(settings, until_end);
     let into = sink_options(settings);
     let dead_letters =
@@ -92,8 +94,7 @@ fn source_factory(settings: &Settings, clock: &Clock) -> SourceFactory {
     Arc::new(move || Ok(Box::new(RdkafkaSource::new(options.clone(), clock.clone())?)))
 }
 
-fn sink_factory(settings: &Settings, clock: &Clock) -> SinkFactory {
-    let options = SinkOptions::new(connect::producer(&settings.kafka));
+fn sink_factory(options: SinkOptions, clock: &Clock) -> SinkFactory {
     let clock = clock.clone();
     Arc::new(move || Ok(Box::new(RdkafkaSink::new(&options, clock.clone())?)))
 }

@@ -10,10 +10,7 @@ use crate::topology::{
 pub(super) fn draw(numbers: &Numbers, _: EmitMode, ends: Ends) -> TopologyBuilder {
     let mut t = TopologyBuilder::new("split-words");
     t.component::<SpoutKind>("lines", ends.source).tasks(ends.source_tasks).fields(["line"]);
-    t.bolt("split", Split::default)
-        .tasks(numbers.of("split_tasks"))
-        .reads("lines", Grouping::LocalOrShuffle)
-        .fields(["word"]);
+    t.bolt("split", Split::default).tasks(numbers.of("split_tasks")).reads("lines", Grouping::Shuffle).fields(["word"]);
     t.component::<SinkKind>("words", ends.sink)
         .tasks(ends.sink_tasks)
         .reads("split", Grouping::LocalOrShuffle)

@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    ffi::{CStr, CString, c_char, c_void},
+    ffi::{CStr, CString, c_void},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr, slice,
     sync::Arc,
@@ -16,8 +16,8 @@ use rdkafka::{
     topic_partition_list::TopicPartitionList,
 };
 
-use super::shared::{Event, millis, nullable, topic_name};
-use crate::kafka::record::{NO_TIMESTAMP, push_header};
+use super::shared::{Event, encode_headers, millis, nullable, topic_name};
+use crate::kafka::record::NO_TIMESTAMP;
 
 /// A record, or what stands in its place, as librdkafka hands it over; borrowed for one call.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(in crate::kafka) struct RawRecord<'a> {
     pub(in crate::kafka) timestamp: i64,
     pub(in crate::kafka) key: Option<&'a [u8]>,
     pub(in crate::kafka) value: Option<&'a [u8]>,
-    /// Headers as encoded by [`push_header`].
+    /// Headers as encoded by [`push_header`](crate::kafka::record::push_header).
     pub(in crate::kafka) headers: &'a [u8],
     /// `None`: a record. Otherwise `value` is librdkafka's text about the error.
     pub(in crate::kafka) error: Option<RDKafkaErrorCode>,
@@ -176,28 +176,6 @@ unsafe fn raw_record<'a>(message: *mut rd::rd_kafka_message_t, headers: &'a mut 
             headers,
             error: (!ok).then(|| m.err.into()),
             rkt: m.rkt,
-        }
-    }
-}
-
-/// SAFETY: `message` is a live message.
-unsafe fn encode_headers(message: *const rd::rd_kafka_message_t, out: &mut Vec<u8>) {
-    let mut headers = ptr::null_mut();
-    // SAFETY: by this function's contract; the headers belong to the message and are not freed here. `get_all` fills
-    // name (a C string) and value (null, or so many bytes) for every index below the count.
-    unsafe {
-        if rd::rd_kafka_message_headers(message, &raw mut headers)
-            != rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
-        {
-            return;
-        }
-        let (mut name, mut value, mut len) = (ptr::null::<c_char>(), ptr::null::<c_void>(), 0_usize);
-        let mut i = 0;
-        while rd::rd_kafka_header_get_all(headers, i, &raw mut name, &raw mut value, &raw mut len)
-            == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
-        {
-            push_header(CStr::from_ptr(name).to_bytes(), nullable(value, len), out);
-            i += 1;
         }
     }
 }

@@ -14,7 +14,7 @@ use rdkafka::{
     error::RDKafkaErrorCode,
 };
 
-use super::shared::{Event, millis, nullable, topic_name};
+use super::shared::{Event, encode_headers, millis, nullable, topic_name};
 use crate::kafka::{
     produce::{BY_KEY, FlushId, ProduceBatch, ProduceRow},
     record::Headers,
@@ -26,7 +26,15 @@ pub(in crate::kafka) enum RawReport<'a> {
     /// Acknowledged by all in-sync replicas.
     Acked(FlushId),
     /// Not delivered.
-    Failed { flush: FlushId, tag: u32, topic: String, key: Option<&'a [u8]>, value_len: usize, code: RDKafkaErrorCode },
+    Failed {
+        flush: FlushId,
+        tag: u32,
+        topic: String,
+        key: Option<&'a [u8]>,
+        value: Option<&'a [u8]>,
+        headers: Vec<u8>,
+        code: RDKafkaErrorCode,
+    },
     /// Something is wrong with the client or a broker.
     Error { code: RDKafkaErrorCode, text: String, fatal: bool },
 }
@@ -278,9 +286,13 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
                 report(RawReport::Acked(flush));
                 continue;
             }
-            // SAFETY: as above: topic and key are the message's own.
-            let (topic, key) = unsafe { (topic_name(m.rkt), nullable(m.key, m.key_len)) };
-            report(RawReport::Failed { flush, tag, topic, key, value_len: m.len, code: m.err.into() });
+            let mut headers = Vec::new();
+            // SAFETY: as above: topic, key, value and headers are the message's own.
+            let (topic, key, value) = unsafe {
+                encode_headers(m, &mut headers);
+                (topic_name(m.rkt), nullable(m.key, m.key_len), nullable(m.payload, m.len))
+            };
+            report(RawReport::Failed { flush, tag, topic, key, value, headers, code: m.err.into() });
         }
     }
 }

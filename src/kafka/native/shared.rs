@@ -1,12 +1,14 @@
-//! What both halves need: C's strings, optional bytes and milliseconds.
+//! What both halves need: C's strings, optional bytes, headers and milliseconds.
 
 use std::{
-    ffi::{CStr, c_void},
-    slice,
+    ffi::{CStr, c_char, c_void},
+    ptr, slice,
     time::Duration,
 };
 
 use rdkafka::bindings as rd;
+
+use crate::kafka::record::push_header;
 
 /// SAFETY: `rkt` is a live topic handle or null.
 pub(super) unsafe fn topic_name(rkt: *const rd::rd_kafka_topic_t) -> String {
@@ -26,6 +28,30 @@ pub(super) fn millis(wait: Duration) -> i32 {
 pub(super) unsafe fn nullable<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
     // SAFETY: by this function's contract.
     (!at.is_null()).then(|| unsafe { slice::from_raw_parts(at.cast(), len) })
+}
+
+/// Appends a message's headers, encoded by [`push_header`].
+///
+/// SAFETY: `message` is a live message.
+pub(super) unsafe fn encode_headers(message: *const rd::rd_kafka_message_t, out: &mut Vec<u8>) {
+    let mut headers = ptr::null_mut();
+    // SAFETY: by this function's contract; the headers belong to the message and are not freed here. `get_all` fills
+    // name (a C string) and value (null, or so many bytes) for every index below the count.
+    unsafe {
+        if rd::rd_kafka_message_headers(message, &raw mut headers)
+            != rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
+        {
+            return;
+        }
+        let (mut name, mut value, mut len) = (ptr::null::<c_char>(), ptr::null::<c_void>(), 0_usize);
+        let mut i = 0;
+        while rd::rd_kafka_header_get_all(headers, i, &raw mut name, &raw mut value, &raw mut len)
+            == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR
+        {
+            push_header(CStr::from_ptr(name).to_bytes(), nullable(value, len), out);
+            i += 1;
+        }
+    }
 }
 
 /// An event, destroyed when it goes out of scope.

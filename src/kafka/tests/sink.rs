@@ -168,3 +168,20 @@ fn an_output_that_is_too_large_counts_as_in_flight_until_its_dead_letter_is_stor
     assert_eq!(bench.metrics.dead_letters(DeadLetterReason::TooLarge).get(), 1);
     assert_eq!(bench.sent().len(), 1);
 }
+
+#[test]
+fn a_record_whose_request_was_too_large_is_sent_again_alone_and_counts_as_in_flight() {
+    let mut bench = Bench::new(Emit::Every);
+    bench.producer.get().fail_next = Some(DeliveryFailure::RequestTooLarge);
+    bench.letters.get().hold = true;
+    bench.write(&[(Value::Str("a"), Value::Int(1)), (Value::Str("b"), Value::Int(2))]);
+    bench.flush();
+    assert_eq!(bench.open(), 1);
+    bench.letters.get().hold = false;
+    assert_eq!(bench.open(), 0);
+    let again = bench.letters.get().sent[0].clone();
+    assert_eq!((again.topic.as_str(), again.key.as_deref(), again.value.as_deref()), ("counts", Some("a"), Some("1")));
+    assert!(again.header("stormglass-lineage").is_some(), "it is the same record");
+    assert_eq!(bench.metrics.dead_letters(DeadLetterReason::TooLarge).get(), 0);
+    assert_eq!(bench.sent().len(), 1, "only the other one went the usual way");
+}

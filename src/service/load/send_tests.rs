@@ -46,6 +46,7 @@ impl SinkClient for FakeClient {
                 value_len: 9,
                 reason: DeliveryFailure::TooLarge,
                 message: "a record of 9 bytes is too large".to_owned(),
+                contents: None,
             })));
         }
         Ok(())
