@@ -5,15 +5,22 @@
 #![allow(clippy::print_stderr, reason = "the reason why tests are ignored")]
 #![allow(unreachable_pub, reason = "a test binary has no outside; `pub` marks what other test modules may use")]
 
+mod bad_input;
 mod broker;
 mod client;
 mod harness;
+mod process;
+mod run;
+mod stops;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = libtest_mimic::Arguments::from_args();
-    let trials = [client::trials(), harness::trials()].into_iter().flatten().collect();
+    let trials = [client::trials(), harness::trials(), run::trials(), stops::trials(), bad_input::trials()]
+        .into_iter()
+        .flatten()
+        .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     broker::shut_down();
     conclusion.exit_code()

@@ -162,7 +162,11 @@ impl<'a> Sender<'a> {
         match self.first_failure {
             None => Ok(self.sent),
             Some((reason, first)) => {
-                let cause = if matches!(reason, DeliveryFailure::TooLarge | DeliveryFailure::RequestTooLarge) { Cause::Data } else { Cause::Unavailable };
+                let cause = if matches!(reason, DeliveryFailure::TooLarge | DeliveryFailure::RequestTooLarge) {
+                    Cause::Data
+                } else {
+                    Cause::Unavailable
+                };
                 let message = format!(
                     "{} of {} lines were not delivered to {}; the first: {first}",
                     self.sent.failed, self.sent.lines, self.target.topic

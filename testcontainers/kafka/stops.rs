@@ -1,0 +1,186 @@
+//! What stops the program, and what it makes of it: signals, brokers that are not there, are gone, or are none.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    thread,
+    time::{Duration, Instant},
+};
+
+use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
+
+use crate::{
+    broker::{Broker, eventually},
+    process::{Job, Process, free_address, get, load, metric, stormglass},
+    trials,
+};
+
+/// A stop that has nothing to wait for.
+const PROMPT: Duration = Duration::from_secs(5);
+const CONSUMED: &str = "stormglass_kafka_records_consumed_total";
+const ACKED_TREES: &str = "stormglass_trees_completed_total{component=\"lines\",outcome=\"acked\"}";
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = trials!(shared:
+        ten_stops_under_load_lose_and_repeat_nothing,
+        two_signals_under_load_lose_nothing,
+        a_broker_that_never_comes_is_waited_for_until_a_signal,
+        what_is_no_broker_is_waited_for_with_a_sentence,
+    );
+    trials.extend(trials!(alone:
+        a_second_signal_does_not_wait_for_a_broker_that_is_gone,
+        a_broker_that_is_absent_at_start_is_waited_for,
+        an_outage_of_twenty_seconds_loses_nothing,
+    ));
+    trials
+}
+
+/// Sends SIGTERM and says how long the end took.
+fn stopped(run: Process) -> (crate::process::Finished, Duration) {
+    let asked = Instant::now();
+    run.signal(Signal::SIGTERM);
+    (run.wait(), asked.elapsed())
+}
+
+fn ten_stops_under_load_lose_and_repeat_nothing(broker: &Broker) {
+    let input = load(broker, &["--lines", "400000", "--words", "5", "--unique-ids"]);
+    // A small window, so that a run gets not far before it is stopped; and work on two threads, so that trees stay open
+    // from step to step.
+    let flags = [
+        ["--topology", "split-words"],
+        ["--emit", "every"],
+        ["--executors", "2"],
+        ["--set", "topology_options.split_tasks=4"],
+        ["--set", "engine.max_pending_records=2000"],
+    ]
+    .concat();
+    let job = Job::new(broker, &input, &flags);
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        let address = free_address();
+        let mut run = job.start(&["--http", &address]);
+        eventually("trees are done", || {
+            assert!(run.is_running(), "{}", run.stderr());
+            metric(&address, ACKED_TREES) >= 100.0
+        });
+        run.signal(Signal::SIGTERM);
+        let run = run.wait().succeeded();
+        assert_eq!(run.number("failed") + run.number("timed_out"), 0, "{run:#?}");
+        open.push(run.number("open_at_stop"));
+    }
+    assert!(open.iter().all(|&trees| trees > 0), "trees open at the stops: {open:?}");
+    let last = job.to_the_end().succeeded();
+    assert!(last.number("records") > 0, "all was done before the last stop");
+    let audit = job.is_exact(&["--kind", "records"]);
+    assert_eq!(audit.number("expected"), 400_000 * 5);
+    eprintln!("trees open at ten stops: {open:?}");
+}
+
+fn two_signals_under_load_lose_nothing(broker: &Broker) {
+    let input = load(broker, &["--lines", "100000", "--words", "5", "--unique-ids"]);
+    let job = Job::new(broker, &input, &["--topology", "split-words", "--emit", "every"]);
+    let address = free_address();
+    let run = job.start(&["--http", &address]);
+    eventually("records come", || metric(&address, CONSUMED) > 0.0);
+    run.signal(Signal::SIGINT);
+    let (run, took) = stopped(run);
+    run.succeeded();
+    assert!(took < PROMPT, "{took:?}");
+    job.to_the_end().succeeded();
+    // What was open may come twice, but nothing is missing.
+    assert_eq!(job.audit(&["--kind", "records"]).number("missing"), 0);
+}
+
+fn a_broker_that_never_comes_is_waited_for_until_a_signal(broker: &Broker) {
+    let (address, http) = (free_address(), free_address());
+    let job = Job { brokers: address.clone(), ..Job::new(broker, "lines", &[]) };
+    let mut run = job.start(&["--http", &http]);
+    run.says("waiting for Kafka");
+    assert!(run.stderr().contains(&address), "{}", run.stderr());
+    assert_eq!(get(&http, "/livez").map(|(status, _)| status), Some(200));
+    assert_eq!(get(&http, "/readyz").map(|(status, _)| status), Some(503));
+    let (run, took) = stopped(run);
+    let run = run.succeeded();
+    assert!(took < PROMPT, "{took:?}");
+    assert_eq!(run.stderr.matches("waiting for Kafka").count(), 1, "{run:#?}");
+}
+
+fn what_is_no_broker_is_waited_for_with_a_sentence(broker: &Broker) {
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = web.local_addr().unwrap().to_string();
+    // It ends with the process.
+    thread::spawn(move || {
+        for mut peer in web.incoming().flatten() {
+            let mut request = [0; 64];
+            if peer.read(&mut request).is_ok() {
+                peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").ok();
+            }
+        }
+    });
+    let job = Job { brokers: address.clone(), ..Job::new(broker, "lines", &[]) };
+    let mut run = job.start(&[]);
+    run.says("waiting for Kafka");
+    assert!(run.stderr().contains(&address), "{}", run.stderr());
+    let (run, took) = stopped(run);
+    let run = run.succeeded();
+    assert!(took < PROMPT && !run.stderr.contains("panicked"), "{took:?} {run:#?}");
+}
+
+fn a_second_signal_does_not_wait_for_a_broker_that_is_gone(broker: &mut Broker) {
+    let input = load(broker, &["--lines", "200000", "--words", "5", "--unique-ids"]);
+    let job = Job::new(broker, &input, &["--topology", "split-words"]);
+    let address = free_address();
+    let mut run = job.start(&["--http", &address]);
+    eventually("records come", || metric(&address, CONSUMED) > 0.0);
+    broker.stop();
+    run.signal(Signal::SIGTERM);
+    eventually("it drains", || get(&address, "/readyz").is_some_and(|(_, why)| why.starts_with("draining")));
+    assert!(run.is_running(), "{}", run.stderr());
+    let (run, took) = stopped(run);
+    let run = run.succeeded();
+    assert!(took < PROMPT, "{took:?}");
+    assert!(run.stderr.contains("open trees will be replayed by the next run"), "{run:#?}");
+    broker.start();
+    job.to_the_end().succeeded();
+    assert_eq!(job.audit(&["--kind", "records"]).number("missing"), 0);
+}
+
+fn a_broker_that_is_absent_at_start_is_waited_for(broker: &mut Broker) {
+    let job = Job::new(broker, &load(broker, &["--lines", "1000"]), &[]);
+    broker.stop();
+    let mut run = job.start(&["--until-end"]);
+    run.says("waiting for Kafka");
+    broker.start();
+    let run = run.wait().succeeded();
+    assert_eq!(run.number("records"), 1000);
+    assert_eq!(run.stderr.matches("waiting for Kafka").count(), 1, "{run:#?}");
+    job.is_exact(&[]);
+}
+
+fn an_outage_of_twenty_seconds_loses_nothing(broker: &mut Broker) {
+    let input = load(broker, &["--lines", "300000", "--words", "5", "--unique-ids"]);
+    let job = Job::new(broker, &input, &["--topology", "split-words", "--emit", "every"]);
+    let address = free_address();
+    let mut run = job.start(&["--http", &address]);
+    eventually("records come", || metric(&address, CONSUMED) > 0.0);
+    broker.stop();
+    let gone = Instant::now();
+    let ready = || get(&address, "/readyz").map(|(status, _)| status);
+    eventually("it is not ready", || ready() == Some(503));
+    // How long the outage is, not a wait for something.
+    eventually("the outage is over", || gone.elapsed() > Duration::from_secs(20));
+    assert!(run.is_running(), "{}", run.stderr());
+    assert_eq!(ready(), Some(503));
+
+    broker.start();
+    stormglass(broker, "load", &["--topic", &input, "--lines", "1000", "--seed", "2"]).succeeded();
+    eventually("it is ready again", || ready() == Some(200));
+    // Read is not enough: a stop leaves what was not emitted yet to the next run.
+    eventually("all is done", || metric(&address, ACKED_TREES) >= 301_000.0);
+    let (run, _) = stopped(run);
+    let run = run.succeeded();
+    assert_eq!(job.to_the_end().succeeded().number("records"), 0, "the stop left something");
+    let audit = job.audit(&["--kind", "records"]);
+    assert_eq!(audit.number("missing"), 0, "{audit:#?} {run:#?}");
+}
