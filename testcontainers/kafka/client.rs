@@ -17,8 +17,9 @@ use stormglass::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
         admin::Admin,
         client::{
-            AssignmentEpoch, Commit, CommitOutcome, CommitToken, Committed, DeliveryFailure, DeliveryReport, ErrorKind,
-            FlushId, NextOffset, Position, SinkClient, SourceClient, SourceEvent, TopicPartition,
+            AssignmentEpoch, Commit, CommitOutcome, CommitToken, Committed, Contents, DeliveryFailure, DeliveryReport,
+            ErrorKind, FailedRecord, FlushId, NextOffset, Position, SinkClient, SourceClient, SourceEvent,
+            TopicPartition,
         },
         produce::{BY_KEY, ProduceBatch, ProduceRecord},
         reader::TopicReader,
@@ -42,6 +43,7 @@ pub fn trials() -> Vec<Trial> {
         a_full_queue_takes_a_prefix_and_nothing_is_lost_or_out_of_order,
         acknowledgements_are_counted_exactly_for_each_flush,
         a_record_that_is_too_large_fails_and_the_others_arrive,
+        a_request_that_is_too_large_gives_its_records_back_whole,
         committed_offsets_and_metadata_come_with_the_next_assignment,
         a_new_partition_is_told_from_a_new_group,
         a_commit_of_an_assignment_that_ended_is_refused,
@@ -344,29 +346,42 @@ fn a_record_that_is_too_large_fails_and_the_others_arrive(broker: &Broker) {
     let topic = broker.topic("large", 1, &[("max.message.bytes", "50000")]);
     let (for_broker, for_client) = (vec![b'b'; 60_000], vec![b'c'; 2_000_000]);
     let values: [&[u8]; 5] = [b"first", &for_broker, b"second", &for_client, b"third"];
-    let mut sink = sink(broker);
-    let mut reports = Vec::new();
+    let mut batch = ProduceBatch::new(topic.as_str().into());
     for (tag, value) in (0..).zip(values) {
-        // Each in a request of its own: the broker refuses requests, not records.
-        let mut batch = ProduceBatch::new(topic.as_str().into());
-        let record = ProduceRecord { key: Some(b"k"), value: Some(value), flush: FlushId(9), tag, headers: b"" };
-        batch.push(&record);
-        reports.extend(deliver(&mut sink, &batch));
+        batch.push(&ProduceRecord { key: Some(b"k"), value: Some(value), flush: FlushId(9), tag, headers: b"" });
     }
+    let options = SinkOptions { request_records: 1, ..SinkOptions::new(connection(broker)) };
+    let mut one_by_one = RdkafkaSink::new(&options, Clock::system()).unwrap();
+    let reports = deliver(&mut one_by_one, &batch);
     assert_eq!(acked(&reports), [(FlushId(9), 3)].into());
-    let failed: Vec<_> = reports
-        .iter()
-        .filter_map(|report| match report {
-            DeliveryReport::Failed(failed) => {
-                Some((failed.tag, failed.flush, failed.reason, failed.value_len, failed.key.clone()))
-            }
-            _ => None,
-        })
-        .collect();
-    let large = |tag, len| (tag, FlushId(9), DeliveryFailure::TooLarge, len, Some(b"k".to_vec()));
+    let mut failed: Vec<_> = failures(&reports).map(|f| (f.tag, f.flush, f.reason, f.value_len)).collect();
+    failed.sort_by_key(|f| f.0);
+    let large = |tag, len| (tag, FlushId(9), DeliveryFailure::TooLarge, len);
     assert_eq!(failed, [large(1, 60_000), large(3, 2_000_000)]);
+    assert!(failures(&reports).all(|f| f.key.as_deref() == Some(b"k") && f.contents.is_none()));
     let read: Vec<_> = broker.read(&topic, Isolation::ReadCommitted).iter().map(|r| r.text().1).collect();
     assert_eq!(read, ["first", "second", "third"]);
+}
+
+fn a_request_that_is_too_large_gives_its_records_back_whole(broker: &Broker) {
+    let topic = broker.topic("large-request", 1, &[("max.message.bytes", "50000")]);
+    let large = vec![b'b'; 60_000];
+    let mut batch = ProduceBatch::new(topic.as_str().into());
+    let mut headers = Vec::new();
+    push_header(b"name", Some(b"text"), &mut headers);
+    batch.push(&ProduceRecord { key: Some(b"k"), value: Some(&large), flush: FlushId(9), tag: 7, headers: &headers });
+    let reports = deliver(&mut sink(broker), &batch);
+    let failed: Vec<_> = failures(&reports).collect();
+    let [failed] = failed.as_slice() else { panic!("{reports:?}") };
+    assert_eq!((failed.tag, failed.reason), (7, DeliveryFailure::RequestTooLarge));
+    assert_eq!(failed.contents, Some(Contents { value: Some(large), headers }));
+}
+
+fn failures(reports: &[DeliveryReport]) -> impl Iterator<Item = &FailedRecord> {
+    reports.iter().filter_map(|report| match report {
+        DeliveryReport::Failed(failed) => Some(&**failed),
+        _ => None,
+    })
 }
 
 fn committed_offsets_and_metadata_come_with_the_next_assignment(broker: &Broker) {
