@@ -5,7 +5,7 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -22,7 +22,12 @@ use stormglass::{
 };
 
 const WORDS_A_LINE: usize = 12;
-const LINES: usize = 1_000_000;
+/// Lines of one run; the second argument.
+static LINES: OnceLock<usize> = OnceLock::new();
+
+fn line_count() -> usize {
+    *LINES.get_or_init(|| std::env::args().filter_map(|a| a.parse().ok()).nth(1).unwrap_or(1_000_000))
+}
 
 /// The same lines again and again.
 struct Lines {
@@ -33,14 +38,14 @@ struct Lines {
 
 impl Spout for Lines {
     fn next(&mut self, _: Instant, budget: usize, out: &mut SpoutOutput<'_>) -> ComponentResult<Next> {
-        for _ in 0..budget.min(LINES - self.at) {
+        for _ in 0..budget.min(line_count() - self.at) {
             if let Some(line) = self.lines.get(self.at % self.lines.len()) {
                 out.emit(MessageId(self.at as u64), self.at as u64, &[Value::Str(line)]);
             }
             self.at += 1;
         }
         let open = out.is_tracked() && self.done < self.at;
-        Ok(match (self.at < LINES, open) {
+        Ok(match (self.at < line_count(), open) {
             (true, _) => Next::Emitted,
             (false, true) => Next::Idle { until: None },
             (false, false) => Next::Exhausted,
@@ -107,25 +112,25 @@ fn engine(lines: &Arc<Vec<String>>, delivery: Delivery, executors: usize) -> f64
     run(&plan, &options, &metrics, &Clock::system(), &StopHandle::default()).expect("runs");
     let spent = process::usage().cpu.as_secs_f64() - before;
     let counted: i64 = totals.lock().expect("no panic").values().sum();
-    assert_eq!(counted, i64::try_from(LINES * WORDS_A_LINE).expect("fits"), "every word is counted once");
+    assert_eq!(counted, i64::try_from(line_count() * WORDS_A_LINE).expect("fits"), "every word is counted once");
     if delivery.is_tracked() {
         let acked = metrics.component("count").acked.get();
-        assert_eq!(acked, (LINES * WORDS_A_LINE) as u64, "one edge a word");
+        assert_eq!(acked, (line_count() * WORDS_A_LINE) as u64, "one edge a word");
     }
-    spent * 1e9 / (LINES * WORDS_A_LINE) as f64
+    spent * 1e9 / (line_count() * WORDS_A_LINE) as f64
 }
 
 /// CPU nanoseconds a word of a loop that splits and counts.
 fn by_hand(lines: &[String]) -> f64 {
     let mut counts = Counts::default();
     let before = process::usage().cpu.as_secs_f64();
-    for at in 0..LINES {
+    for at in 0..line_count() {
         let Some(line) = lines.get(at % lines.len()) else { continue };
         for word in line.split_ascii_whitespace() {
             let _count = counts.add(KeyHash::of(&[Value::Str(word)]), word).expect("fits");
         }
     }
-    (process::usage().cpu.as_secs_f64() - before) * 1e9 / (LINES * WORDS_A_LINE) as f64
+    (process::usage().cpu.as_secs_f64() - before) * 1e9 / (line_count() * WORDS_A_LINE) as f64
 }
 
 /// Lines over 10,000 made-up words.
@@ -143,7 +148,7 @@ fn lines() -> Vec<String> {
 
 fn main() {
     let lines = Arc::new(lines());
-    println!("CPU ns a word, {LINES} lines of {WORDS_A_LINE} words, 10,000 words");
+    println!("CPU ns a word, {} lines of {WORDS_A_LINE} words, 10,000 words", line_count());
     let rounds = std::env::args().filter_map(|a| a.parse().ok()).next().unwrap_or(5);
     for _ in 0..rounds {
         println!(

@@ -10,22 +10,27 @@ pub struct Counts {
     /// Indexes into `entries`.
     table: HashTable<u32>,
     entries: Vec<Entry>,
+    /// Their hashes, apart: only a table that grows asks for them.
+    hashes: Vec<u32>,
     /// The texts, one after the other.
     texts: String,
     /// Entries that changed since [`Counts::drain_changed`], each once.
     changed: Vec<u32>,
 }
 
-/// 40 bytes. The first bytes of the text stand in the entry itself: most words need no look into the arena.
+/// Half a cache line. The first bytes of the text stand in the entry itself: most words need no look into the arena.
 #[derive(Debug)]
+#[repr(align(32))]
 struct Entry {
-    count: u64,
     head: Head,
+    count: u64,
     start: u32,
+    /// Bytes of the text, and whether the entry has changed, in the top bit.
     len: u32,
-    hash: u32,
-    changed: bool,
 }
+
+/// The top bit of [`Entry::len`].
+const CHANGED: u32 = 1 << 31;
 
 /// The first 16 bytes of a text, with zeros behind a shorter one: compared as two words.
 type Head = [u64; 2];
@@ -61,7 +66,7 @@ impl Counts {
         let (bytes, head) = (text.as_bytes(), head(text.as_bytes()));
         let is_it = |&at: &u32| {
             entries.get(at as usize).is_some_and(|e| {
-                e.head == head && e.len as usize == bytes.len() && (bytes.len() <= 16 || e.text(texts) == bytes)
+                e.head == head && e.len() == bytes.len() && (bytes.len() <= 16 || e.text(texts) == bytes)
             })
         };
         match table.find(spread(key.0), is_it).copied() {
@@ -74,8 +79,8 @@ impl Counts {
     fn count(&mut self, at: u32) -> Result<u64, CountsFull> {
         let Some(entry) = self.entries.get_mut(at as usize) else { return Err(CountsFull) };
         entry.count += 1;
-        if !entry.changed {
-            entry.changed = true;
+        if entry.len & CHANGED == 0 {
+            entry.len |= CHANGED;
             self.changed.push(at);
         }
         Ok(entry.count)
@@ -85,12 +90,13 @@ impl Counts {
     fn insert(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
         let small = |n: usize| u32::try_from(n).map_err(|_| CountsFull);
         let (at, start, len) = (small(self.entries.len())?, small(self.texts.len())?, small(text.len())?);
-        start.checked_add(len).ok_or(CountsFull)?;
+        start.checked_add(len).filter(|_| len & CHANGED == 0).ok_or(CountsFull)?;
         self.texts.push_str(text);
+        self.hashes.push(key.0);
         let head = head(text.as_bytes());
-        self.entries.push(Entry { count: 0, head, start, len, hash: key.0, changed: false });
-        let entries = &self.entries;
-        let hash_of = |at: &u32| entries.get(*at as usize).map_or(0, |e| spread(e.hash));
+        self.entries.push(Entry { head, count: 0, start, len });
+        let hashes = &self.hashes;
+        let hash_of = |at: &u32| hashes.get(*at as usize).map_or(0, |hash| spread(*hash));
         self.table.insert_unique(spread(key.0), at, hash_of);
         self.count(at)
     }
@@ -99,8 +105,8 @@ impl Counts {
     pub fn drain_changed(&mut self, mut tell: impl FnMut(&str, u64)) {
         for at in self.changed.drain(..) {
             if let Some(entry) = self.entries.get_mut(at as usize) {
-                entry.changed = false;
-                let (start, len) = (entry.start as usize, entry.len as usize);
+                entry.len &= !CHANGED;
+                let (start, len) = (entry.start as usize, entry.len());
                 tell(self.texts.get(start..start + len).unwrap_or_default(), entry.count);
             }
         }
@@ -121,8 +127,13 @@ impl Counts {
 
 impl Entry {
     #[inline]
+    const fn len(&self) -> usize {
+        (self.len & !CHANGED) as usize
+    }
+
+    #[inline]
     fn text<'t>(&self, texts: &'t str) -> &'t [u8] {
-        let (start, len) = (self.start as usize, self.len as usize);
+        let (start, len) = (self.start as usize, self.len());
         texts.as_bytes().get(start..start + len).unwrap_or_default()
     }
 }

@@ -104,7 +104,7 @@ impl Batch {
             width,
             rows: Vec::with_capacity(rows),
             cells: Vec::with_capacity(rows * width),
-            text: String::with_capacity(rows * width * 8),
+            text: String::with_capacity(rows * width * 12),
             blob: Vec::new(),
             anchors: Vec::new(),
         }
@@ -337,7 +337,9 @@ impl<'a> Tuple<'a> {
     #[must_use]
     #[inline]
     pub fn str(&self, position: usize) -> Option<&'a str> {
-        self.get(position).as_str()
+        // Not by way of a Value: it would be built in memory and taken apart again.
+        let cell = *self.cells.get(position)?;
+        if cell.kind() == kind::STR { self.batch.text.get(cell.start()..cell.end()) } else { None }
     }
 
     /// Number of values.
