@@ -57,7 +57,11 @@ fn ten_stops_under_load_lose_and_repeat_nothing(broker: &Broker) {
     .concat();
     let job = Job::new(broker, &input, &flags);
     let mut open = Vec::new();
-    for _ in 0..10 {
+    // A stop that finds nothing in flight proves nothing: it does not count as one of the ten.
+    let mut stops = 0;
+    while open.len() < 10 {
+        stops += 1;
+        assert!(stops <= 40, "trees were open at {} of {stops} stops only", open.len());
         let address = free_address();
         let mut run = job.start(&["--http", &address]);
         eventually("trees are done", || {
@@ -67,9 +71,8 @@ fn ten_stops_under_load_lose_and_repeat_nothing(broker: &Broker) {
         run.signal(Signal::SIGTERM);
         let run = run.wait().succeeded();
         assert_eq!(run.number("failed") + run.number("timed_out"), 0, "{run:#?}");
-        open.push(run.number("open_at_stop"));
+        open.extend(Some(run.number("open_at_stop")).filter(|&trees| trees > 0));
     }
-    assert!(open.iter().all(|&trees| trees > 0), "trees open at the stops: {open:?}");
     let last = job.to_the_end().succeeded();
     assert!(last.number("records") > 0, "all was done before the last stop");
     let audit = job.is_exact(&["--kind", "records"]);
