@@ -36,39 +36,29 @@ pub(crate) struct Committer {
     number: CommitNumber,
     state: State,
     committed: u64,
-    began: Instant,
 }
 
 impl Committer {
     pub(crate) const fn new(executors: usize, depth: usize, interval: Duration, now: Instant) -> Self {
-        Self {
-            executors,
-            depth,
-            interval,
-            number: CommitNumber(0),
-            state: State::Resting { since: now },
-            committed: 0,
-            began: now,
-        }
+        Self { executors, depth, interval, number: CommitNumber(0), state: State::Resting { since: now }, committed: 0 }
     }
 
     /// Begins a commit if none goes on and the interval has passed.
     #[must_use]
     pub(crate) fn begin_if_due(&mut self, now: Instant) -> Option<CommitStep> {
         match self.state {
-            State::Resting { since } if now - since >= self.interval => self.begin(now),
+            State::Resting { since } if now - since >= self.interval => self.begin(),
             State::Resting { .. } | State::At { .. } => None,
         }
     }
 
     /// Begins a commit if none goes on.
     #[must_use]
-    pub(crate) fn begin(&mut self, now: Instant) -> Option<CommitStep> {
+    pub(crate) fn begin(&mut self) -> Option<CommitStep> {
         if !self.is_resting() {
             return None;
         }
         self.number.0 += 1;
-        self.began = now;
         Some(self.go_to(CommitStep::Freeze(self.number)))
     }
 
@@ -96,7 +86,7 @@ impl Committer {
             CommitStep::Commit(_) => {
                 self.committed += 1;
                 self.state = State::Resting { since: now };
-                return Progress::Finished { took: now - self.began };
+                return Progress::Finished;
             }
         };
         Progress::Next(self.go_to(next))
@@ -137,7 +127,7 @@ pub(crate) enum Progress {
     /// All have: the next step.
     Next(CommitStep),
     /// The commit is finished.
-    Finished { took: Duration },
+    Finished,
 }
 
 #[cfg(test)]
@@ -173,7 +163,7 @@ mod tests {
     #[test]
     fn no_step_is_taken_before_every_executor_has_answered_the_one_before() {
         let mut committer = Committer::new(3, 0, Duration::ZERO, MS(0));
-        let freeze = committer.begin(MS(0)).unwrap();
+        let freeze = committer.begin().unwrap();
         assert_eq!(committer.answered(freeze, MS(0)), Progress::Waiting);
         // An answer to another step counts for nothing.
         assert_eq!(committer.answered(CommitStep::Deliver(CommitNumber(1)), MS(0)), Progress::Waiting);
@@ -187,7 +177,7 @@ mod tests {
         let mut committer = Committer::new(1, 0, Duration::from_millis(100), MS(0));
         assert_eq!(committer.begin_if_due(MS(99)), None);
         let mut step = committer.begin_if_due(MS(100)).unwrap();
-        assert_eq!(committer.begin(MS(150)), None);
+        assert_eq!(committer.begin(), None);
         while let Progress::Next(next) = committer.answered(step, MS(150)) {
             step = next;
         }

@@ -10,10 +10,7 @@ use super::{
     executor::{Command, Report},
     generation::Controls,
 };
-use crate::{
-    clock::{self, Instant},
-    metrics::{CommitMetrics, Metrics},
-};
+use crate::clock::Instant;
 
 /// How a generation came to its end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -56,7 +53,6 @@ pub(crate) struct Conductor {
     last_commit: Instant,
     /// Batches sent and received at the last look that found everything idle.
     quiet: Option<(u64, u64)>,
-    metrics: CommitMetrics,
 }
 
 /// With nothing emitted and nothing done a commit is put off for so long at most: holes and ends of partitions that were
@@ -64,13 +60,7 @@ pub(crate) struct Conductor {
 const LONGEST_WITHOUT_COMMIT: Duration = Duration::from_secs(1);
 
 impl Conductor {
-    pub(crate) fn new(
-        control: Controls,
-        depth: usize,
-        options: &EngineOptions,
-        metrics: &Metrics,
-        now: Instant,
-    ) -> Self {
+    pub(crate) fn new(control: Controls, depth: usize, options: &EngineOptions, now: Instant) -> Self {
         let executors = control.commands.len();
         control.broadcast(Command::Activate);
         Self {
@@ -81,7 +71,6 @@ impl Conductor {
             moves: 0,
             last_commit: now,
             quiet: None,
-            metrics: metrics.commits(),
         }
     }
 
@@ -96,17 +85,11 @@ impl Conductor {
                 match self.committer.answered(step, now) {
                     Progress::Waiting => {}
                     Progress::Next(next) => self.control.broadcast(Command::Commit(next)),
-                    Progress::Finished { took } => self.note_commit(took, now),
+                    Progress::Finished => self.last_commit = now,
                 }
                 Ok(())
             }
         }
-    }
-
-    fn note_commit(&mut self, took: Duration, now: Instant) {
-        self.last_commit = now;
-        self.metrics.duration.observe(took);
-        self.metrics.last_timestamp.set_millis(clock::wall_millis());
     }
 
     /// Stops the spouts; the generation ends when what is in flight is done, or at the deadline.
@@ -135,7 +118,7 @@ impl Conductor {
             Phase::Draining { deadline, ending } => {
                 if !self.is_quiet() {
                     self.commit_if_due(now);
-                } else if let Some(step) = self.committer.begin(now) {
+                } else if let Some(step) = self.committer.begin() {
                     self.control.broadcast(Command::Commit(step));
                     self.phase = Phase::LastCommit { deadline, ending };
                 }
@@ -180,7 +163,7 @@ impl Conductor {
     }
 
     fn sum(&self, of: impl Fn(&super::vitals::Vitals) -> u64) -> u64 {
-        self.control.vitals.iter().map(of).sum()
+        self.control.vitals.iter().map(|vitals| of(vitals)).sum()
     }
 
     fn is_exhausted(&self) -> bool {

@@ -15,10 +15,8 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    topology::{
-        CommitNumber, CommitState, ComponentError, Ended, Ending, Failure, Next, Owner, SpoutOutput, TreeFailure, Trees,
-    },
-    tuple::{Batch, Edge, RootId, mix},
+    topology::{Ended, Next, SpoutOutput, TreeFailure, Trees},
+    tuple::{Batch, RootId},
 };
 
 /// What an executor is told.
@@ -74,7 +72,10 @@ pub(crate) struct Executor {
     pub(crate) outgoing: Vec<Option<Outgoing>>,
     pub(crate) trees: Trees,
     pub(crate) tracked: bool,
-    pub(crate) vitals: Arc<[Vitals]>,
+    /// Of every executor, for timeouts: what waits anywhere.
+    pub(crate) vitals: Arc<[Arc<Vitals>]>,
+    /// This one's.
+    pub(crate) own: Arc<Vitals>,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) reports: mpsc::SyncSender<Report>,
     pub(crate) limits: Limits,
@@ -85,21 +86,21 @@ pub(crate) struct Executor {
 /// What an executor is in the middle of.
 #[derive(Default)]
 pub(crate) struct ExecutorState {
-    queue: VecDeque<Batch>,
-    active: bool,
-    stopped: bool,
+    pub(super) queue: VecDeque<Batch>,
+    pub(super) active: bool,
+    pub(super) stopped: bool,
     /// The step of a commit that is not done yet.
-    commit: Option<CommitStep>,
+    pub(super) commit: Option<CommitStep>,
     /// Why trees of this ledger fail, until their end was told.
-    failures: HashMap<RootId, TreeFailure>,
-    ended: Vec<Ended>,
+    pub(super) failures: HashMap<RootId, TreeFailure>,
+    pub(super) ended: Vec<Ended>,
     /// Emptied batches, lent to each task while it runs.
-    spare: Vec<Batch>,
-    last_poll: Instant,
+    pub(super) spare: Vec<Batch>,
+    pub(super) last_poll: Instant,
 }
 
 /// How often sinks are asked for their acknowledgements and spouts for their commits.
-const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
+pub(super) const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
 /// Batches taken from one ring in one step.
 const BATCHES_PER_RING: usize = 16;
 /// The longest sleep: what has no deadline is looked after this often.
@@ -111,7 +112,7 @@ impl Executor {
     /// # Errors
     /// What ends the generation.
     pub(crate) fn step(&mut self, now: Instant) -> Result<Step, EngineError> {
-        self.vitals().begin_step(now);
+        self.own.begin_step(now);
         let worked = self.take_commands(now)?;
         if self.state.stopped {
             return Ok(Step::Stopped);
@@ -131,16 +132,6 @@ impl Executor {
         Ok(if worked { Step::Worked } else { Step::Idle { until: self.wake_at(now) } })
     }
 
-    /// True if something has come since the last step.
-    pub(crate) fn has_input(&self) -> bool {
-        self.incoming.iter().any(|link| !link.is_empty())
-    }
-
-    fn vitals(&self) -> &Vitals {
-        #[expect(clippy::indexing_slicing, reason = "there is one for each executor")]
-        &self.vitals[self.shard]
-    }
-
     fn end_step(&mut self, worked: bool) {
         let queued = self.state.queue.iter().map(|b| b.born);
         let waiting = self.tasks.iter().flat_map(|t| &t.waiting).map(|b| b.born);
@@ -149,7 +140,7 @@ impl Executor {
         let unsent = self.outgoing.iter().flatten().filter_map(Outgoing::oldest);
         let oldest = queued.chain(waiting).chain(lanes).chain(rings).chain(unsent).min();
         let busy = worked || oldest.is_some() || self.outgoing.iter().flatten().any(Outgoing::has_pending);
-        let vitals = self.vitals();
+        let vitals = &self.own;
         vitals.live.store(self.trees.ledger().live(), Ordering::Relaxed);
         vitals.end_step(oldest, !busy);
     }
@@ -205,7 +196,7 @@ impl Executor {
             }
         }
         if received > 0 {
-            self.vitals().received.fetch_add(received, Ordering::AcqRel);
+            self.own.received.fetch_add(received, Ordering::AcqRel);
         }
         received > 0
     }
@@ -221,8 +212,8 @@ impl Executor {
         Ok(any)
     }
 
+    /// Works on a batch, unless it is for a sink that cannot take it now: then it waits in front of it.
     fn run_batch(&mut self, index: usize, batch: Batch, now: Instant) -> Result<(), EngineError> {
-        let shard = self.shard;
         let Some(task) = self.tasks.get_mut(index) else { return Ok(()) };
         if let Kind::Sink(sink) = &mut task.kind
             && (!task.waiting.is_empty() || !sink.sink.ready())
@@ -230,16 +221,7 @@ impl Executor {
             task.waiting.push_back(batch);
             return Ok(());
         }
-        if let Some(vitals) = self.vitals.get(shard) {
-            vitals.call(task.id.0);
-        }
-        task.output.swap_spare(&mut self.state.spare);
-        let result = task.run(batch, now);
-        self.collect(index);
-        if let Some(task) = self.tasks.get_mut(index) {
-            task.output.swap_spare(&mut self.state.spare);
-        }
-        result
+        self.call_task(index, batch, now)
     }
 
     /// Gives sinks what came while they were not ready.
@@ -253,16 +235,27 @@ impl Executor {
                 && let Some(batch) = task.waiting.pop_front()
             {
                 any = true;
-                task.run(batch, now)?;
-                self.collect(index);
+                self.call_task(index, batch, now)?;
             }
         }
         Ok(any)
     }
 
+    fn call_task(&mut self, index: usize, batch: Batch, now: Instant) -> Result<(), EngineError> {
+        let Some(task) = self.tasks.get_mut(index) else { return Ok(()) };
+        self.own.call(task.id.0);
+        task.output.swap_spare(&mut self.state.spare);
+        let result = task.run(batch, now);
+        self.collect(index);
+        if let Some(task) = self.tasks.get_mut(index) {
+            task.output.swap_spare(&mut self.state.spare);
+        }
+        result
+    }
+
     /// Takes over what a task has put out: acks to the ledgers, sealed batches to the tasks they are for. Batches for
     /// this executor need not be full: they are worked on while they are in the cache.
-    fn collect(&mut self, index: usize) {
+    pub(super) fn collect(&mut self, index: usize) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         let places = &self.places;
         let shard = self.shard;
@@ -286,9 +279,7 @@ impl Executor {
             let to = places.get(batch.target.index()).map_or(shard, |place| place.0);
             match self.outgoing.get_mut(to) {
                 Some(Some(link)) => {
-                    if let Some(vitals) = self.vitals.get(shard) {
-                        vitals.sent.fetch_add(1, Ordering::AcqRel);
-                    }
+                    self.own.sent.fetch_add(1, Ordering::AcqRel);
                     link.send(batch);
                 }
                 _ => self.state.queue.push_back(batch),
@@ -312,16 +303,14 @@ impl Executor {
     }
 
     fn run_spout(&mut self, index: usize, now: Instant) -> Result<bool, EngineError> {
-        let (shard, limits) = (self.shard, self.limits);
+        let limits = self.limits;
         let Some(task) = self.tasks.get_mut(index) else { return Ok(false) };
         let Kind::Spout(spout) = &mut task.kind else { return Ok(false) };
         let budget = limits.max_pending.saturating_sub(spout.pending).min(limits.spout_batch);
         if budget == 0 {
             return Ok(false);
         }
-        if let Some(vitals) = self.vitals.get(shard) {
-            vitals.call(task.id.0);
-        }
+        self.own.call(task.id.0);
         task.output.set_now(now);
         let trees = self.tracked.then_some(&mut self.trees);
         let mut out = SpoutOutput::new(&mut task.output, trees, index);
@@ -336,9 +325,7 @@ impl Executor {
         }
         if emitted > 0 {
             spout.trees.started.add(emitted as u64);
-            if let Some(vitals) = self.vitals.get(shard) {
-                vitals.moves.fetch_add(emitted as u64, Ordering::Relaxed);
-            }
+            self.own.moves.fetch_add(emitted as u64, Ordering::Relaxed);
         }
         let more = spout.next == Next::Emitted;
         Ok(emitted > 0 || more)
@@ -349,55 +336,7 @@ impl Executor {
             Kind::Spout(spout) => spout.next == Next::Exhausted,
             Kind::Bolt(_) | Kind::AckingBolt(_) | Kind::Sink(_) => true,
         });
-        self.vitals().exhausted.store(exhausted, Ordering::Release);
-    }
-
-    /// Tells spouts, and a flush, how their trees have ended.
-    fn tell_ended(&mut self, now: Instant) -> Result<bool, EngineError> {
-        if !self.trees.has_ended() {
-            return Ok(false);
-        }
-        let mut ended = self.trees.take_ended(std::mem::take(&mut self.state.ended));
-        let of_spouts = ended.iter().filter(|end| end.owner != Owner::Flush).count() as u64;
-        self.vitals().moves.fetch_add(of_spouts, Ordering::Relaxed);
-        for end in ended.drain(..) {
-            match end.owner {
-                Owner::Flush => self.end_flush(end)?,
-                Owner::Spout { task, .. } => {
-                    let failure = self.state.failures.remove(&end.root);
-                    if let Some(Task { kind: Kind::Spout(spout), context, .. }) = self.tasks.get_mut(task) {
-                        guarded(context, || {
-                            tell_spout(spout, end, failure.as_ref(), now, &self.names);
-                            Ok(())
-                        })?;
-                    }
-                }
-            }
-        }
-        self.state.failures.clear();
-        self.state.ended = ended;
-        Ok(true)
-    }
-
-    fn end_flush(&mut self, end: Ended) -> Result<(), EngineError> {
-        let failure = self.state.failures.remove(&end.root);
-        match end.ending {
-            Ending::Completed => {
-                if let Some(step @ CommitStep::Flush(..)) = self.state.commit {
-                    self.answer(step);
-                }
-                Ok(())
-            }
-            Ending::Late { .. } => Ok(()),
-            Ending::Failed { .. } | Ending::TimedOut { .. } => {
-                let name = failure.as_ref().and_then(|f| self.names.get(f.task.index()));
-                let error = failure.as_ref().map_or_else(
-                    || ComponentError::new("what a flush emitted made no progress for the tree timeout"),
-                    |f| ComponentError::new(format!("what a flush emitted has failed: {}", f.error)),
-                );
-                Err(EngineError::component(name.map_or("flush", |n| n), error))
-            }
-        }
+        self.own.exhausted.store(exhausted, Ordering::Release);
     }
 
     fn tick(&mut self, now: Instant) -> Result<bool, EngineError> {
@@ -410,102 +349,6 @@ impl Executor {
             }
         }
         Ok(any)
-    }
-
-    fn begin_commit_step(&mut self, step: CommitStep, now: Instant) -> Result<(), EngineError> {
-        self.state.commit = Some(step);
-        match step {
-            CommitStep::Freeze(n) => {
-                for task in &mut self.tasks {
-                    if let Kind::Spout(spout) = &mut task.kind {
-                        guarded(&task.context, || {
-                            spout.spout.freeze(n);
-                            Ok(())
-                        })?;
-                    }
-                }
-                self.answer(step);
-            }
-            CommitStep::Flush(n, depth) => self.flush(n, depth, now)?,
-            CommitStep::Deliver(_) => {
-                for task in &mut self.tasks {
-                    if let Kind::Sink(sink) = &mut task.kind {
-                        guarded(&task.context, || sink.sink.flush(now))?;
-                        sink.in_flight = usize::MAX;
-                    }
-                }
-                self.state.last_poll = Instant::ZERO;
-            }
-            CommitStep::Commit(n) => {
-                for task in &mut self.tasks {
-                    if let Kind::Spout(spout) = &mut task.kind {
-                        guarded(&task.context, || spout.spout.commit(n))?;
-                    }
-                }
-                self.state.last_poll = Instant::ZERO;
-            }
-        }
-        Ok(())
-    }
-
-    /// A flush is a tree: its root is the commit, and it is done when the sinks have taken what the bolts emitted.
-    fn flush(&mut self, number: CommitNumber, depth: usize, now: Instant) -> Result<(), EngineError> {
-        let Some(root) = self.trees.open(Owner::Flush) else {
-            let error = ComponentError::new("no room for the tree of a flush");
-            return Err(EngineError::component("flush", error));
-        };
-        let mut xor = 0;
-        for index in 0..self.tasks.len() {
-            let Some(task) = self.tasks.get_mut(index) else { continue };
-            if task.depth == depth && matches!(task.kind, Kind::Bolt(_) | Kind::AckingBolt(_)) {
-                let edge = Edge::root(mix(number.0) ^ u64::from(task.id.0));
-                xor ^= task.flush((root, edge), now)?;
-                self.collect(index);
-            }
-        }
-        self.trees.begin(root, xor);
-        Ok(())
-    }
-
-    fn answer(&mut self, step: CommitStep) {
-        self.state.commit = None;
-        // The supervisor hangs up only when it has given the generation up.
-        drop(self.reports.send(Report::Done(step)));
-    }
-
-    /// Serves what the outside has to say: sinks' acknowledgements and spouts' commits.
-    fn poll_outside(&mut self, now: Instant, busy: bool) -> Result<bool, EngineError> {
-        if busy && now - self.state.last_poll < POLL_INTERVAL {
-            return Ok(false);
-        }
-        self.state.last_poll = now;
-        for task in &mut self.tasks {
-            if let Kind::Sink(sink) = &mut task.kind {
-                sink.in_flight = guarded(&task.context, || sink.sink.poll(now))?.records;
-            }
-        }
-        match self.state.commit {
-            Some(step @ CommitStep::Deliver(_)) => {
-                let open = |task: &Task| matches!(&task.kind, Kind::Sink(sink) if sink.in_flight > 0);
-                if self.tasks.iter().any(open) {
-                    return Ok(false);
-                }
-                self.answer(step);
-                Ok(true)
-            }
-            Some(step @ CommitStep::Commit(_)) => {
-                for task in &mut self.tasks {
-                    if let Kind::Spout(spout) = &mut task.kind
-                        && guarded(&task.context, || spout.spout.commit_state(now))? == CommitState::Pending
-                    {
-                        return Ok(false);
-                    }
-                }
-                self.answer(step);
-                Ok(true)
-            }
-            Some(CommitStep::Freeze(_) | CommitStep::Flush(..)) | None => Ok(false),
-        }
     }
 
     /// Sends batches to other executors that are old enough, or all if there is nothing else to do, and acks.
@@ -528,7 +371,7 @@ impl Executor {
 
     fn expire(&mut self, now: Instant) {
         let vitals = &self.vitals;
-        self.trees.advance(now, || vitals.iter().filter_map(Vitals::oldest_queued).min());
+        self.trees.advance(now, || vitals.iter().filter_map(|v| v.oldest_queued()).min());
     }
 
     fn wake_at(&self, now: Instant) -> Instant {
@@ -542,35 +385,5 @@ impl Executor {
             _ => None,
         });
         ticks.chain(retries).chain([poll, now + LONGEST_SLEEP]).min().unwrap_or(now + LONGEST_SLEEP)
-    }
-}
-
-/// Tells a spout how one of its trees has ended.
-fn tell_spout(task: &mut SpoutTask, end: Ended, failure: Option<&TreeFailure>, now: Instant, names: &[Arc<str>]) {
-    let Owner::Spout { id, .. } = end.owner else { return };
-    match end.ending {
-        Ending::Completed => {
-            task.pending = task.pending.saturating_sub(1);
-            task.trees.acked.add(1);
-            task.spout.ack(id);
-        }
-        Ending::Failed { effects } => {
-            task.pending = task.pending.saturating_sub(1);
-            task.trees.failed.add(1);
-            let error = failure.map_or_else(|| "no reason was given".to_owned(), |f| f.error.to_string());
-            let component = failure.and_then(|f| names.get(f.task.index()));
-            let failure = Failure::Failed {
-                component: component.map_or("", |name| name),
-                error: &error,
-                retriable: failure.is_none_or(|f| f.error.is_retriable()),
-            };
-            task.spout.fail(now, id, failure, effects);
-        }
-        Ending::TimedOut { effects } => {
-            task.pending = task.pending.saturating_sub(1);
-            task.trees.timed_out.add(1);
-            task.spout.fail(now, id, Failure::TimedOut, effects);
-        }
-        Ending::Late { effects } => task.spout.late_effects(id, effects),
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct Controls {
     pub(crate) beds: Vec<Bed>,
     pub(crate) reports: mpsc::Receiver<Report>,
     pub(crate) report: mpsc::SyncSender<Report>,
-    pub(crate) vitals: Arc<[Vitals]>,
+    pub(crate) vitals: Arc<[Arc<Vitals>]>,
     /// The component of each task.
     pub(crate) names: Arc<[Arc<str>]>,
 }
@@ -94,12 +94,12 @@ impl Generation {
         let placement = Placement::new(plan, options.executors.get());
         let n = placement.executors;
         let beds: Vec<_> = (0..n).map(|_| Bed::default()).collect();
-        let vitals: Arc<[Vitals]> = (0..n).map(|_| Vitals::default()).collect();
+        let vitals: Arc<[Arc<Vitals>]> = (0..n).map(|_| Arc::default()).collect();
         let names: Arc<[Arc<str>]> = plan.tasks().map(|t| Arc::clone(&t.component.name)).collect();
         let (report, reports) = mpsc::sync_channel(MESSAGES);
         let mut commands = Vec::with_capacity(n);
         let mut executors = Vec::with_capacity(n);
-        for (shard, (outgoing, incoming)) in links(&beds).into_iter().enumerate() {
+        for ((shard, own), (outgoing, incoming)) in vitals.iter().enumerate().zip(links(&beds)) {
             let (command, receiver) = mpsc::sync_channel(MESSAGES);
             commands.push(command);
             executors.push(Executor {
@@ -111,6 +111,7 @@ impl Generation {
                 trees: trees(shard, options, now),
                 tracked: options.delivery.is_tracked(),
                 vitals: Arc::clone(&vitals),
+                own: Arc::clone(own),
                 commands: receiver,
                 reports: report.clone(),
                 limits: Limits {

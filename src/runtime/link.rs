@@ -121,10 +121,6 @@ impl Incoming {
         self.acks.pop().ok()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.data.is_empty() && self.acks.is_empty()
-    }
-
     /// When the tuples of the next batch were emitted, the oldest of them.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.data.peek().ok().map(|batch| batch.born)

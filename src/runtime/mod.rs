@@ -4,7 +4,8 @@
 //! and sinks by their ports only, so nothing here has heard of Kafka.
 //!
 //! Files in reading order: `supervisor` (generations), `generation` (where every task stands), `conductor` (what a
-//! generation does next), `commit` (the order of a commit), `executor` (one step of one thread), `task` (one call of one
+//! generation does next), `commit` (the order of a commit), `executor` (one step of one thread, with
+//! `committing` and `telling`), `task` (one call of one
 //! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside), `stepper` (the
 //! same without threads).
 //!
@@ -16,6 +17,7 @@
 //! 5. A panic ends a tuple's tree, or a generation, never the process.
 
 mod commit;
+mod committing;
 mod conductor;
 mod error;
 mod executor;
@@ -25,6 +27,7 @@ mod options;
 mod stepper;
 mod supervisor;
 mod task;
+mod telling;
 mod threads;
 mod vitals;
 mod wake;

@@ -40,7 +40,7 @@ impl Stepper {
     pub fn new(plan: &Plan, options: &EngineOptions, metrics: &Metrics) -> Result<Self, EngineError> {
         let now = Instant::ZERO;
         let Generation { executors, companions, control } = Generation::new(plan, options, metrics, now)?;
-        let conductor = Conductor::new(control, plan.depth(), options, metrics, now);
+        let conductor = Conductor::new(control, plan.depth(), options, now);
         Ok(Self { executors, companions, conductor, now })
     }
 

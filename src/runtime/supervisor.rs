@@ -92,9 +92,8 @@ pub fn run(
             Ok(ending) => return Ok(life.report(ending)),
             Err(error) => error,
         };
-        let started = life.commits > commits_before || life.restarts > 0;
         hangs += u32::from(matches!(error, EngineError::Hung { .. }));
-        if !error.is_retriable() || hangs > 1 || !(started || life.has_run()) {
+        if !error.is_retriable() || hangs > 1 || !life.has_run() {
             return Err(error);
         }
         if life.commits > commits_before {
@@ -133,9 +132,9 @@ impl Life<'_> {
         RunReport { ending, commits, restarts, open_at_stop }
     }
 
-    /// True if some tree was ever started: a failure of the very first start is told at once.
+    /// True if a generation has ever worked: a failure of the very first start is told at once.
     fn has_run(&self) -> bool {
-        self.metrics.readiness().check().is_ok() || self.commits > 0
+        self.restarts > 0 || self.commits > 0 || self.metrics.readiness().check().is_ok()
     }
 
     /// Waits; false if a stop was asked for meanwhile.
@@ -157,7 +156,7 @@ impl Life<'_> {
         let (beds, report) = (&control.beds, &control.report);
         let threads = Threads::start(executors, companions, beds, report, self.clock)?;
         let depth = self.plan.depth();
-        let mut conductor = Conductor::new(control, depth, self.options, self.metrics, now);
+        let mut conductor = Conductor::new(control, depth, self.options, now);
         let result = self.conduct(&mut conductor);
         self.commits += conductor.commits();
         if result.is_err() {

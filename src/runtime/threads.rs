@@ -114,7 +114,7 @@ fn drive_executor(mut executor: Executor, bed: &Bed, clock: &Clock, fenced: &Ato
         let now = clock.now();
         match executor.step(now)? {
             Step::Worked => {}
-            Step::Idle { until } => bed.sleep(until - now, || executor.has_input()),
+            Step::Idle { until } => bed.sleep(until - now),
             Step::Stopped => break,
         }
     }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering, fence},
+        atomic::{AtomicBool, Ordering},
     },
     thread::{self, Thread},
     time::Duration,
@@ -11,15 +11,16 @@ use std::{
 
 /// Where a thread sleeps, and how others wake it.
 ///
-/// Who brings something first makes it visible, then wakes; who sleeps first says so, then looks once more. Both have a
-/// fence between their two steps, so one of them sees the other.
+/// The bed remembers a call that came while the sleeper was up: his next sleep ends at once. So whoever brings something
+/// first makes it visible, then wakes, and need not know what the sleeper looks at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bed(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     sleeper: OnceLock<Thread>,
-    asleep: AtomicBool,
+    /// Somebody has called since the sleeper last got up.
+    called: AtomicBool,
 }
 
 impl Bed {
@@ -28,11 +29,10 @@ impl Bed {
         let _: &Thread = self.0.sleeper.get_or_init(thread::current);
     }
 
-    /// Wakes the sleeper, if it sleeps.
+    /// Wakes the sleeper, now or from his next sleep.
     #[inline]
     pub(crate) fn wake(&self) {
-        fence(Ordering::SeqCst);
-        if self.0.asleep.load(Ordering::Relaxed) && self.0.asleep.swap(false, Ordering::AcqRel) {
+        if !self.0.called.swap(true, Ordering::AcqRel) {
             self.unpark();
         }
     }
@@ -44,14 +44,12 @@ impl Bed {
         }
     }
 
-    /// Sleeps for `span` at most, unless `something` has come.
-    pub(crate) fn sleep(&self, span: Duration, something: impl FnOnce() -> bool) {
-        self.0.asleep.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if !something() {
+    /// Sleeps for `span` at most; not at all if somebody has called since the last sleep.
+    pub(crate) fn sleep(&self, span: Duration) {
+        if !self.0.called.swap(false, Ordering::AcqRel) {
             thread::park_timeout(span);
+            self.0.called.swap(false, Ordering::AcqRel);
         }
-        self.0.asleep.store(false, Ordering::Relaxed);
     }
 }
 
@@ -72,7 +70,7 @@ mod tests {
                 while taken.load(Ordering::Relaxed) < 20_000 {
                     let here = brought.load(Ordering::Acquire);
                     if taken.swap(here, Ordering::AcqRel) == here {
-                        bed.sleep(Duration::from_secs(20), || brought.load(Ordering::Acquire) != here);
+                        bed.sleep(Duration::from_secs(20));
                     }
                 }
             }
