@@ -12,7 +12,7 @@ mod readiness;
 pub use self::{
     handles::{
         CommitMetrics, ComponentMetrics, ConsumedMetrics, Counter, Gauge, Histogram, PartitionMetrics, ProducedMetrics,
-        Seconds, Timestamp, TreeMetrics,
+        Timestamp, TreeMetrics,
     },
     labels::{
         CommitResult, DeadLetterReason, DuplicateOutcome, ProduceResult, RebalanceEvent, ReplayReason, TreeOutcome,
@@ -22,23 +22,19 @@ pub use self::{
 
 use std::{fmt, sync::Arc};
 
-use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
 /// What kind of value a metric has.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A whole number that only grows.
     Counter,
-    /// Seconds that only grow.
-    Seconds,
     /// A whole number that goes up and down.
     Gauge,
     /// A point in time, in seconds since 1970.
     Timestamp,
-    /// Durations from a microsecond to a second: of one call.
-    ShortDuration,
-    /// Durations from a tenth of a millisecond to a minute: of a tree, a record or a commit.
-    LongDuration,
+    /// Durations, from a tenth of a millisecond to a minute.
+    Duration,
 }
 
 /// One line of the table.
@@ -60,29 +56,20 @@ macro_rules! family {
     (Counter) => {
         IntCounterVec
     };
-    (Seconds) => {
-        CounterVec
-    };
     (Gauge) => {
         IntGaugeVec
     };
     (Timestamp) => {
         GaugeVec
     };
-    (ShortDuration) => {
-        HistogramVec
-    };
-    (LongDuration) => {
+    (Duration) => {
         HistogramVec
     };
 }
 
 macro_rules! new_family {
-    (ShortDuration, $definition:expr) => {
-        HistogramVec::new(histogram($definition, SHORT), $definition.labels)
-    };
-    (LongDuration, $definition:expr) => {
-        HistogramVec::new(histogram($definition, LONG), $definition.labels)
+    (Duration, $definition:expr) => {
+        HistogramVec::new(histogram($definition), $definition.labels)
     };
     ($kind:ident, $definition:expr) => {
         <family!($kind)>::new(Opts::new($definition.name, $definition.help), $definition.labels)
@@ -127,16 +114,8 @@ table! {
     component_emitted_total Counter "1" ["component" "stream"] "Tuples that a component has emitted.";
     component_acked_total Counter "1" ["component"] "Tuples that a component has acked; of a spout: trees.";
     component_failed_total Counter "1" ["component"] "Tuples that a component has failed; of a spout: trees.";
-    component_execute_duration_seconds ShortDuration "s" ["component"]
-        "Time to execute one tuple: the mean of a batch is one sample.";
-    component_busy_seconds_total Seconds "s" ["component"] "Time that a component's tasks spent executing.";
-    component_blocked_seconds_total Seconds "s" ["component"] "Time that a component's tasks waited for full queues.";
-    queue_depth Gauge "1" ["component"] "Tuples that wait in front of a component.";
-    queue_capacity Gauge "1" ["component"] "Tuples that fit in front of a component.";
     trees_started_total Counter "1" ["component"] "Tuple trees that a spout has started.";
     trees_completed_total Counter "1" ["component" "outcome"] "Tuple trees that ended, by how.";
-    trees_pending Gauge "1" ["component"] "Tuple trees that are open.";
-    tree_duration_seconds LongDuration "s" ["component"] "Time from a root's emit to the end of its tree.";
     records_replayed_total Counter "1" ["reason"] "Records emitted again, by why.";
     duplicates_total Counter "1" ["outcome"] "Effects that were repeated, by whether anybody outside can see them.";
     dead_letters_total Counter "1" ["reason"] "Records given up and written to the dead-letter topic, by why.";
@@ -147,17 +126,16 @@ table! {
     kafka_lag_records Gauge "1" ["topic" "partition"] "Records between the committed offset and the partition's end.";
     kafka_committed_offset Gauge "1" ["topic" "partition"] "Offset that a restart would read next.";
     kafka_commits_total Counter "1" ["result"] "Commits of offsets, by the broker's answer.";
-    kafka_commit_duration_seconds LongDuration "s" [] "Time from freezing a commit to the broker's answer.";
+    kafka_commit_duration_seconds Duration "s" [] "Time from freezing a commit to the broker's answer.";
     kafka_rebalances_total Counter "1" ["event"] "Changes of the assignment, by kind.";
     last_commit_timestamp_seconds Timestamp "s" [] "When offsets were committed last, in seconds since 1970.";
-    record_latency_seconds LongDuration "s" [] "Time from a record's timestamp to the commit that covers it.";
 }
 
-const SHORT: &[f64] = &[1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0];
-const LONG: &[f64] = &[1e-4, 3e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0];
+const DURATIONS: &[f64] =
+    &[1e-4, 3e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0];
 
-fn histogram(definition: &Definition, buckets: &[f64]) -> HistogramOpts {
-    HistogramOpts::new(definition.name, definition.help).buckets(buckets.to_vec())
+fn histogram(definition: &Definition) -> HistogramOpts {
+    HistogramOpts::new(definition.name, definition.help).buckets(DURATIONS.to_vec())
 }
 
 /// The table and the registry disagree: a bug that every start would show.
@@ -235,11 +213,6 @@ impl Metrics {
             executed: Counter(f.component_executed_total.with_label_values(l)),
             acked: Counter(f.component_acked_total.with_label_values(l)),
             failed: Counter(f.component_failed_total.with_label_values(l)),
-            execute_duration: Histogram(f.component_execute_duration_seconds.with_label_values(l)),
-            busy: Seconds(f.component_busy_seconds_total.with_label_values(l)),
-            blocked: Seconds(f.component_blocked_seconds_total.with_label_values(l)),
-            queue_depth: Gauge(f.queue_depth.with_label_values(l)),
-            queue_capacity: Gauge(f.queue_capacity.with_label_values(l)),
         }
     }
 
@@ -259,9 +232,6 @@ impl Metrics {
             acked: ended(TreeOutcome::Acked),
             failed: ended(TreeOutcome::Failed),
             timed_out: ended(TreeOutcome::TimedOut),
-            abandoned: ended(TreeOutcome::Abandoned),
-            pending: Gauge(f.trees_pending.with_label_values(l)),
-            duration: Histogram(f.tree_duration_seconds.with_label_values(l)),
         }
     }
 
@@ -361,7 +331,6 @@ impl Metrics {
             failed: by(CommitResult::Failed),
             duration: Histogram(f.kafka_commit_duration_seconds.with_label_values(none)),
             last_timestamp: Timestamp(f.last_commit_timestamp_seconds.with_label_values(none)),
-            record_latency: Histogram(f.record_latency_seconds.with_label_values(none)),
         }
     }
 

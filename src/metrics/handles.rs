@@ -21,17 +21,6 @@ impl Counter {
     }
 }
 
-/// Seconds that only grow.
-#[derive(Clone, Debug)]
-pub struct Seconds(pub(super) prometheus::Counter);
-
-impl Seconds {
-    /// Adds `span`.
-    pub fn add(&self, span: Duration) {
-        self.0.inc_by(span.as_secs_f64());
-    }
-}
-
 /// A number that goes up and down.
 #[derive(Clone, Debug)]
 pub struct Gauge(pub(super) prometheus::IntGauge);
@@ -84,11 +73,6 @@ pub struct ComponentMetrics {
     pub executed: Counter,
     pub acked: Counter,
     pub failed: Counter,
-    pub execute_duration: Histogram,
-    pub busy: Seconds,
-    pub blocked: Seconds,
-    pub queue_depth: Gauge,
-    pub queue_capacity: Gauge,
 }
 
 /// Handles of the trees of one spout.
@@ -98,9 +82,6 @@ pub struct TreeMetrics {
     pub acked: Counter,
     pub failed: Counter,
     pub timed_out: Counter,
-    pub abandoned: Counter,
-    pub pending: Gauge,
-    pub duration: Histogram,
 }
 
 /// Handles of one topic that is read.
@@ -133,5 +114,4 @@ pub struct CommitMetrics {
     pub failed: Counter,
     pub duration: Histogram,
     pub last_timestamp: Timestamp,
-    pub record_latency: Histogram,
 }

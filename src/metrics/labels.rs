@@ -28,8 +28,6 @@ label! {
         Failed = "failed",
         /// It made no progress for the tree timeout.
         TimedOut = "timed_out",
-        /// Its generation ended, or its partition left.
-        Abandoned = "abandoned",
     }
 }
 

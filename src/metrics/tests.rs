@@ -5,10 +5,9 @@ fn names_follow_prometheus_rules() {
     for d in TABLE {
         let ends = match d.kind {
             Kind::Counter => d.name.ends_with("_total"),
-            Kind::Seconds => d.name.ends_with("_seconds_total"),
             Kind::Gauge => !d.name.ends_with("_total"),
             Kind::Timestamp => d.name.ends_with("_timestamp_seconds"),
-            Kind::ShortDuration | Kind::LongDuration => d.name.ends_with("_seconds"),
+            Kind::Duration => d.name.ends_with("_seconds"),
         };
         assert!(ends, "{}: the name does not say its unit", d.name);
         assert!(d.help.ends_with('.'), "{}: the help is no sentence", d.name);
