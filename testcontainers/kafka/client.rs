@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{Read, Write},
-    net::TcpListener,
     ops::ControlFlow,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -30,6 +27,7 @@ use stormglass::{
 
 use crate::{
     broker::{Broker, Isolation, Record},
+    process::web_server,
     trials,
 };
 
@@ -663,16 +661,7 @@ fn what_cannot_be_reached_is_said_in_a_sentence(broker: &Broker) {
     let unknown = kind_and_text("no-such-host.invalid:9092");
     assert!(unknown.message.starts_with("cannot find the host of broker no-such-host.invalid:9092"), "{unknown}");
 
-    let web = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = web.local_addr().unwrap().to_string();
-    thread::spawn(move || {
-        for mut peer in web.incoming().flatten() {
-            let mut request = [0; 64];
-            if peer.read(&mut request).is_ok() {
-                drop(peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
-            }
-        }
-    });
+    let address = web_server();
     let other = kind_and_text(&address);
     assert!(
         other.message.starts_with(&format!("what answers at {address} does not speak Kafka's protocol")),

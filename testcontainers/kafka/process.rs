@@ -224,6 +224,21 @@ pub fn free_address() -> String {
     listener.local_addr().expect("its number").to_string()
 }
 
+/// A server that speaks HTTP and nothing else, for as long as the process lives; its address.
+pub fn web_server() -> String {
+    let web = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = web.local_addr().expect("its number").to_string();
+    thread::spawn(move || {
+        for mut peer in web.incoming().flatten() {
+            let mut request = [0; 64];
+            if peer.read(&mut request).is_ok() {
+                peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").ok();
+            }
+        }
+    });
+    address
+}
+
 /// Status and body of an answer; `None` if nobody answers (yet).
 pub fn get(address: &str, path: &str) -> Option<(u16, String)> {
     let address: SocketAddr = address.parse().expect("an address");

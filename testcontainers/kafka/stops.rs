@@ -1,18 +1,13 @@
 //! What stops the program, and what it makes of it: signals, brokers that are not there, are gone, or are none.
 
-use std::{
-    io::{Read, Write},
-    net::TcpListener,
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 
 use crate::{
     broker::{Broker, eventually},
-    process::{Job, Process, free_address, get, load, metric, stormglass},
+    process::{Job, Process, free_address, get, load, metric, stormglass, web_server},
     trials,
 };
 
@@ -110,17 +105,7 @@ fn a_broker_that_never_comes_is_waited_for_until_a_signal(broker: &Broker) {
 }
 
 fn what_is_no_broker_is_waited_for_with_a_sentence(broker: &Broker) {
-    let web = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = web.local_addr().unwrap().to_string();
-    // It ends with the process.
-    thread::spawn(move || {
-        for mut peer in web.incoming().flatten() {
-            let mut request = [0; 64];
-            if peer.read(&mut request).is_ok() {
-                peer.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").ok();
-            }
-        }
-    });
+    let address = web_server();
     let job = Job { brokers: address.clone(), ..Job::new(broker, "lines", &[]) };
     let mut run = job.start(&[]);
     run.says("waiting for Kafka");

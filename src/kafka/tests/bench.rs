@@ -8,7 +8,6 @@ use crate::{
     kafka::{
         DeadLetterOptions, KafkaSpout, KafkaSpoutOptions,
         fake::{FakeBroker, FakeSink},
-        offsets::Seq,
     },
     metrics::{DeadLetterReason, DuplicateOutcome, Metrics, ReplayReason},
     topology::{
@@ -39,7 +38,6 @@ pub(super) struct Bench {
     tracked: bool,
     pub(super) now: Instant,
     commits: u64,
-    emitted: u64,
 }
 
 fn context(delivery: Delivery, fields: usize) -> TaskContext {
@@ -93,7 +91,6 @@ impl Bench {
             tracked: delivery.is_tracked(),
             now: Instant::ZERO,
             commits: 0,
-            emitted: 0,
         }
     }
 
@@ -129,18 +126,6 @@ impl Bench {
             }));
         }
         Ok((outs, next))
-    }
-
-    /// Emits 64 records and drops the tuples; the records of slot 0 in order. Trees are not tracked here.
-    pub(super) fn emit_only(&mut self) -> Vec<(usize, Seq)> {
-        let first = self.emitted;
-        let mut out = SpoutOutput::new(&mut self.output, None, 0);
-        let _next = self.spout.next(self.now, 64, &mut out).unwrap();
-        self.emitted += out.finish().0 as u64;
-        self.output.seal_lanes(|_, _| true);
-        let sealed: Vec<_> = self.output.take_sealed().collect();
-        sealed.into_iter().for_each(|batch| self.output.recycle(batch));
-        (first..self.emitted).map(|seq| (0, Seq(seq))).collect()
     }
 
     /// Everything that comes without acking or time going by.

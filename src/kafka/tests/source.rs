@@ -347,29 +347,3 @@ fn every_part_of_a_record_can_be_a_field() {
     let mut bench = Bench::new(&broker, options);
     assert_eq!(texts(&bench.drain()), ["lines|0|0|null|7|line 0"]);
 }
-
-/// Not a benchmark: shows what a record costs in the spout, from block to tuple and back (`--ignored --nocapture`).
-#[test]
-#[ignore = "a measurement"]
-fn what_a_record_costs() {
-    let broker = FakeBroker::default();
-    let line = "one two three four five six seven eight nine ten eleven twelve";
-    (0..400_000).for_each(|_| broker.produce(0, Some(line.as_bytes())));
-    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
-    let clock = crate::clock::Clock::system();
-    let (mut emitting, mut acking, mut records) = (Duration::ZERO, Duration::ZERO, 0);
-    while records < 300_000 {
-        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
-        for _ in 0..64 {
-            let start = clock.now();
-            let roots = bench.emit_only();
-            emitting += clock.now() - start;
-            records += roots.len();
-            let start = clock.now();
-            roots.iter().for_each(|(slot, seq)| bench.spout.ack(crate::kafka::pending::message_id(*slot, *seq)));
-            acking += clock.now() - start;
-        }
-    }
-    let each = |span: Duration| span.as_nanos() / records as u128;
-    println!("emit {} ns, ack {} ns a record", each(emitting), each(acking));
-}

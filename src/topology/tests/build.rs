@@ -7,8 +7,8 @@ use insta::assert_snapshot;
 use crate::{
     clock::Instant,
     topology::{
-        AckingBolt, Bolt, ComponentResult, Factory, Failure, Format, Grouping, Handled, InFlight, Input, MessageId,
-        Next, Output, Plan, Sink, Spout, SpoutOutput, TopologyBuilder, declared::BoltKind,
+        AckingBolt, Bolt, ComponentResult, Factory, Failure, Format, Grouping, Handled, Input, MessageId, Next, Output,
+        Plan, Spout, SpoutOutput, TopologyBuilder, declared::BoltKind, testkit::MockSink,
     },
     tuple::{TaskId, Tuple},
 };
@@ -32,18 +32,6 @@ impl AckingBolt for Nothing {
         Ok(input.ack())
     }
 }
-impl Sink for Nothing {
-    fn write(&mut self, _: &Tuple<'_>) -> ComponentResult {
-        Ok(())
-    }
-    fn flush(&mut self, _: Instant) -> ComponentResult {
-        Ok(())
-    }
-    fn poll(&mut self, _: Instant) -> ComponentResult<InFlight> {
-        Ok(InFlight { records: 0 })
-    }
-}
-
 fn word_count() -> TopologyBuilder {
     let mut t = TopologyBuilder::new("word-count");
     t.spout("lines", || Nothing).fields(["line"]);
@@ -53,7 +41,7 @@ fn word_count() -> TopologyBuilder {
         .reads("split", Grouping::fields(["word"]))
         .fields(["word", "count"])
         .stateful();
-    t.sink("counts", || Nothing).reads("count", Grouping::fields(["word"])).writes_lineage();
+    t.sink("counts", || MockSink).reads("count", Grouping::fields(["word"])).writes_lineage();
     t
 }
 
@@ -82,7 +70,7 @@ fn names_become_numbers_in_the_order_of_declaration() {
 #[test]
 fn declaring_in_another_order_changes_no_depth() {
     let mut t = TopologyBuilder::new("t");
-    t.sink("end", || Nothing).reads("far", Grouping::All).reads("spout", Grouping::Global);
+    t.sink("end", || MockSink).reads("far", Grouping::All).reads("spout", Grouping::Global);
     t.acking_bolt("far", || Nothing).reads("near", Grouping::Shuffle).fields(["a"]);
     t.bolt("near", || Nothing).reads("spout", Grouping::Shuffle).fields(["a"]);
     t.spout("spout", || Nothing).fields(["a"]);
@@ -97,7 +85,7 @@ fn effects_are_the_stateful_bolts_else_the_sinks_else_the_bolts_at_the_end() {
     t.spout("lines", || Nothing).fields(["line"]);
     t.bolt("end", || Nothing).reads("lines", Grouping::Shuffle);
     assert_eq!(effects(&t.build().unwrap()), ["end"]);
-    t.sink("out", || Nothing).reads("lines", Grouping::Shuffle);
+    t.sink("out", || MockSink).reads("lines", Grouping::Shuffle);
     assert_eq!(effects(&t.build().unwrap()), ["out"]);
 }
 
@@ -181,7 +169,7 @@ fn a_cycle_is_named_the_way_round() {
 #[test]
 fn a_component_from_a_factory_cannot_do_what_its_kind_cannot() {
     let mut t = TopologyBuilder::new("t");
-    let (spout, sink) = (Factory::spout(|| Nothing), Factory::sink(|| Nothing));
+    let (spout, sink) = (Factory::spout(|| Nothing), Factory::sink(|| MockSink));
     t.component::<BoltKind>("in", spout).fields(["x"]).reads("in", Grouping::Shuffle).stateful();
     t.component::<BoltKind>("out", sink)
         .reads("in", Grouping::Shuffle)
