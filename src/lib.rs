@@ -52,6 +52,7 @@
 //! | 0 | [`clock`], [`metrics`] | time as an input; every exported metric in one table |
 //! | 1 | [`mod@tuple`] | what flows: values, ids, batches |
 //! | 2 | [`ack`] | is the tree done? pure |
+//! | 2 | [`state`] | what a bolt remembers, and how a restart finds it again. Pure |
 //! | 3 | [`topology`] | what the user draws, the ports to the outside, the test kit |
 //! | 4 | [`kafka`], [`runtime`] | the real client; executors, commits, supervision. Neither has heard of the other |
 //! | 5 | [`topologies`], [`audit`] | topologies with a name; the independent recount |
@@ -69,6 +70,7 @@ pub mod kafka;
 pub mod metrics;
 pub mod runtime;
 pub mod service;
+pub mod state;
 pub mod topologies;
 pub mod topology;
 pub mod tuple;

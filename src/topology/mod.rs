@@ -18,6 +18,7 @@ mod batch_output;
 mod bolt;
 mod build_error;
 mod builder;
+pub mod changelog;
 mod context;
 mod delivery;
 mod depth;

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use super::{ComponentResult, SpoutOutput, TaskContext};
-use crate::clock::Instant;
+use crate::{
+    clock::Instant,
+    state::{SourcePosition, SourceStart},
+};
 
 /// The spout's own name for what it emitted, given back in [`Spout::ack`] and [`Spout::fail`].
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageId(pub u64);
 
-/// One round of the commit protocol, counted from 1 in each generation.
+/// One round of the commit protocol. In a topology with stores the numbers rise over the whole life of an app, restarts
+/// included; else they are counted from 1 in each generation.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct CommitNumber(pub u64);
 
@@ -102,6 +106,20 @@ pub trait Spout: Send {
 
     /// Remembers what is done now under `number`.
     fn freeze(&mut self, _number: CommitNumber) {}
+
+    /// Where the group has committed the partitions that this spout will read, once that is known. In a topology with
+    /// stores it is asked for before the first `next`, until it is known: the stores are restored to match.
+    ///
+    /// # Errors
+    /// Ends the generation.
+    fn begins_at(&mut self, _now: Instant) -> ComponentResult<Option<Vec<SourceStart>>> {
+        Ok(Some(Vec::new()))
+    }
+
+    /// Where every partition stood at the last `freeze`: what the stores' flush is written with.
+    fn frozen(&mut self) -> Vec<SourcePosition> {
+        Vec::new()
+    }
 
     /// Starts to commit what was frozen under `number`.
     ///
