@@ -10,8 +10,9 @@ use rdkafka::{
 
 use super::{
     client::{ClientError, ErrorKind},
-    options::{Connection, admin_properties},
-    rdkafka::{LastError, call_error, config, creation_error, native, partition_count, sentence},
+    lookup::Lookup,
+    options::{Connection, admin_properties, reader_properties},
+    rdkafka::{ToLog, call_error, config, creation_error, native, sentence},
 };
 use crate::clock::Clock;
 
@@ -20,16 +21,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Asks brokers about topics and changes them.
 pub struct Admin {
-    client: AdminClient<LastError>,
+    client: AdminClient<ToLog>,
     runtime: tokio::runtime::Runtime,
-    brokers: String,
-    max_wait: Duration,
+    lookup: Lookup,
     clock: Clock,
 }
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin").field("brokers", &self.brokers).finish_non_exhaustive()
+        f.debug_struct("Admin").field("brokers", &self.lookup.brokers()).finish_non_exhaustive()
     }
 }
 
@@ -41,12 +41,13 @@ impl Admin {
     pub fn new(connection: &Connection, max_wait: Duration, clock: Clock) -> Result<Self, ClientError> {
         let config = config(&admin_properties(connection));
         drop(native(&config)?);
-        let client = config.create_with_context(LastError::default()).map_err(|error| creation_error(&error))?;
+        let client = config.create_with_context(ToLog).map_err(|error| creation_error(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
             .map_err(|error| ClientError::new(ErrorKind::Other, format!("cannot start a timer: {error}")))?;
-        Ok(Self { client, runtime, brokers: connection.brokers.clone(), max_wait, clock })
+        let lookup = Lookup::new(&reader_properties(connection), &connection.brokers, max_wait)?;
+        Ok(Self { client, runtime, lookup, clock })
     }
 
     /// The number of partitions of a topic; `None` if it does not exist.
@@ -54,7 +55,7 @@ impl Admin {
     /// # Errors
     /// No broker answers, access is denied.
     pub fn partitions(&self, topic: &str) -> Result<Option<i32>, ClientError> {
-        partition_count(self.client.inner(), topic, self.max_wait, &self.brokers).map_err(|error| self.explain(error))
+        self.lookup.partitions(topic)
     }
 
     /// Makes a topic if there is none of its name, and waits until it can be used. Says whether it was made; one that
@@ -76,7 +77,7 @@ impl Admin {
         let made = match answers.into_iter().next() {
             // Somebody else was faster.
             Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => false,
-            Some(Err((_, code))) => return Err(sentence(code, "", &what, &self.brokers)),
+            Some(Err((_, code))) => return Err(sentence(code, "", &what, self.lookup.brokers())),
             Some(Ok(_)) | None => true,
         };
         self.wait_for(&what, topic, |found| found.is_some())?;
@@ -94,7 +95,7 @@ impl Admin {
             Some(Err((_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic))) => {
                 return Ok(false);
             }
-            Some(Err((_, code))) => return Err(sentence(code, "", &what, &self.brokers)),
+            Some(Err((_, code))) => return Err(sentence(code, "", &what, self.lookup.brokers())),
             Some(Ok(_)) | None => {}
         }
         self.wait_for(&what, topic, |found| found.is_none())?;
@@ -113,38 +114,36 @@ impl Admin {
             Some(Ok(found)) => {
                 Ok(found.entries.into_iter().find(|entry| entry.name == name).and_then(|entry| entry.value))
             }
-            Some(Err(code)) => Err(sentence(code, "", &what, &self.brokers)),
+            Some(Err(code)) => Err(sentence(code, "", &what, self.lookup.brokers())),
             None => Ok(None),
         }
     }
 
     fn request(&self) -> AdminOptions {
-        let wait = Some(Timeout::After(self.max_wait));
+        let wait = Some(Timeout::After(self.lookup.max_wait()));
         AdminOptions::new().request_timeout(wait).operation_timeout(wait)
     }
 
     fn wait<T>(&self, what: &str, answer: impl Future<Output = KafkaResult<T>>) -> Result<T, ClientError> {
         // The client's own time-out should come first; this one is for the day when it does not.
-        let bound = self.max_wait + Duration::from_secs(1);
+        let bound = self.lookup.max_wait() + Duration::from_secs(1);
         match self.runtime.block_on(async { tokio::time::timeout(bound, answer).await }) {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(self.explain(call_error(&error, what, &self.brokers))),
-            Err(_) => Err(self.explain(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers))),
+            Ok(Err(error)) => Err(self.lookup.explain(call_error(&error, what, self.lookup.brokers()))),
+            Err(_) => {
+                Err(self.lookup.explain(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, self.lookup.brokers())))
+            }
         }
     }
 
     fn wait_for(&self, what: &str, topic: &str, there: impl Fn(Option<i32>) -> bool) -> Result<(), ClientError> {
-        let deadline = self.clock.now() + self.max_wait;
+        let deadline = self.clock.now() + self.lookup.max_wait();
         while !there(self.partitions(topic)?) {
             if self.clock.now() >= deadline {
-                return Err(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, &self.brokers));
+                return Err(sentence(RDKafkaErrorCode::OperationTimedOut, "", what, self.lookup.brokers()));
             }
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
-    }
-
-    fn explain(&self, error: ClientError) -> ClientError {
-        self.client.inner().context().explain(error, &self.brokers)
     }
 }

@@ -381,8 +381,10 @@ pub trait SinkClient: Send {
 pub enum ErrorKind {
     /// A setting that the client does not accept.
     Config,
-    /// No broker answers, or what answers is no Kafka broker.
+    /// No broker answers, or what answers does not go on to speak Kafka's protocol.
     Unavailable,
+    /// What answers speaks another protocol: the address is wrong, and waiting does not mend it.
+    NotKafka,
     /// Wrong credentials or certificate.
     Authentication,
     /// Right credentials, and no right to do this.

@@ -188,8 +188,10 @@ pub(super) fn component_error(error: ClientError) -> ComponentError {
         | ErrorKind::Authentication
         | ErrorKind::Fenced
         | ErrorKind::OffsetOutOfRange => ComponentError::permanent(error.message),
-        ErrorKind::Unavailable | ErrorKind::UnknownTopic | ErrorKind::TimedOut | ErrorKind::Other => {
-            ComponentError::new(error.message)
-        }
+        ErrorKind::Unavailable
+        | ErrorKind::NotKafka
+        | ErrorKind::UnknownTopic
+        | ErrorKind::TimedOut
+        | ErrorKind::Other => ComponentError::new(error.message),
     }
 }

@@ -14,8 +14,8 @@
 //!
 //! Over librdkafka, which only these files name: `native` (its batch calls: the one place with `unsafe`), `rdkafka` (what
 //! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
-//! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `reader` (a whole topic, once), `admin`,
-//! `version`.
+//! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `lookup` (what may be asked), `reader` (a
+//! whole topic, once), `admin`, `version`.
 //!
 //! Invariants:
 //! 1. Whoever is below a client port never decides: it reports events and does what it is told. It does not assign,
@@ -41,6 +41,7 @@ mod hearing;
 mod intake;
 mod latest;
 pub mod lineage;
+mod lookup;
 mod native;
 pub mod offsets;
 mod one_by_one;

@@ -94,25 +94,11 @@ impl ConsumerContext for Context {
     }
 }
 
-/// The context of clients whose errors are answers to calls: remembers why the last connection failed, which the answer
-/// itself does not say.
-#[derive(Debug, Default)]
-pub(super) struct LastError(Mutex<Option<(RDKafkaErrorCode, String)>>);
+/// The context of clients whose errors are answers to calls.
+#[derive(Debug)]
+pub(super) struct ToLog;
 
-impl LastError {
-    /// `error`, or what was heard about the connection if that is why the call failed.
-    pub(super) fn explain(&self, error: ClientError, brokers: &str) -> ClientError {
-        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match (error.kind, heard) {
-            (ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Other, Some((code, text))) => {
-                connection_error(kind_of(code), &text, brokers)
-            }
-            _ => error,
-        }
-    }
-}
-
-impl ClientContext for LastError {
+impl ClientContext for ToLog {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log_line(level, facility, message);
     }
@@ -120,12 +106,7 @@ impl ClientContext for LastError {
     fn stats_raw(&self, _: &[u8]) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let code = code_of(&error);
-        let connection = matches!(kind_of(code), ErrorKind::Unavailable | ErrorKind::Authentication);
-        // "All brokers are down" says less than the failure before it.
-        if connection && code != RDKafkaErrorCode::AllBrokersDown {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code, reason.to_owned()));
-        }
+        tracing::debug!(target: "librdkafka", %error, reason, "a client's own trouble");
     }
 }
 
@@ -218,7 +199,7 @@ pub(super) fn sentence(code: RDKafkaErrorCode, text: &str, what: &str, brokers: 
             ),
         ),
         ErrorKind::TimedOut => ClientError::new(kind, format!("{what}: no answer from {brokers} in time ({code})")),
-        ErrorKind::Config | ErrorKind::OffsetOutOfRange | ErrorKind::Other => {
+        ErrorKind::Config | ErrorKind::NotKafka | ErrorKind::OffsetOutOfRange | ErrorKind::Other => {
             let text = if text.is_empty() { code.to_string() } else { text.to_owned() };
             ClientError::new(kind, format!("{what}: {text}"))
         }

@@ -11,7 +11,7 @@ use super::{
     },
     native::{BatchProducer, RawReport, Refused},
     options::{SinkOptions, sink_properties},
-    rdkafka::{LastError, config, creation_error, kind_of, native, sentence},
+    rdkafka::{ToLog, config, creation_error, kind_of, native, sentence},
     trouble::{TroubleWatch, connection_error},
 };
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ const PROBE: Duration = Duration::from_millis(100);
 pub struct RdkafkaSink {
     brokers: String,
     clock: Clock,
-    producer: BatchProducer<LastError>,
+    producer: BatchProducer<ToLog>,
     /// Rows that were refused at once, for the next poll.
     /// One record a request: the broker's refusal of a request is one of its record.
     alone: bool,
@@ -47,8 +47,8 @@ impl RdkafkaSink {
     pub fn new(options: &SinkOptions, clock: Clock) -> Result<Self, ClientError> {
         let config = config(&sink_properties(options));
         let native = native(&config)?;
-        BatchProducer::<LastError>::switch_events_on(&native);
-        let client = Client::new(&config, native, RDKafkaType::RD_KAFKA_PRODUCER, LastError::default())
+        BatchProducer::<ToLog>::switch_events_on(&native);
+        let client = Client::new(&config, native, RDKafkaType::RD_KAFKA_PRODUCER, ToLog)
             .map_err(|error| creation_error(&error))?;
         Ok(Self {
             brokers: options.connection.brokers.clone(),

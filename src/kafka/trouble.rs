@@ -103,6 +103,13 @@ pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> Cl
     let (broker, detail) = broker_and_detail(text);
     let broker = broker.unwrap_or(brokers);
     let detail = without_state(detail);
+    if let Some(size) = detail.split_once(ANOTHER_PROTOCOL).map(|(_, size)| size) {
+        let begin = first_bytes(size);
+        let message = format!(
+            "what answers at {broker} does not speak Kafka's protocol (its answer begins with {begin}): check the port, and security.protocol"
+        );
+        return ClientError::new(ErrorKind::NotKafka, message);
+    }
     let message = match kind {
         _ if is_tls(kind, detail) => {
             format!(
@@ -127,6 +134,15 @@ pub(super) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> Cl
         _ => format!("no broker answers at {broker} ({detail}): check `brokers`, and that Kafka runs there"),
     };
     ClientError::new(kind, message)
+}
+
+/// What librdkafka says of an answer whose first bytes are no length, of an HTTP server for example.
+const ANOTHER_PROTOCOL: &str = "Invalid response size ";
+
+/// The bytes that were taken for a length, which librdkafka shows as a number.
+fn first_bytes(size: &str) -> String {
+    let number = size.split(' ').next().and_then(|number| number.parse::<i32>().ok()).unwrap_or_default();
+    format!("\"{}\"", number.to_be_bytes().escape_ascii())
 }
 
 fn is_tls(kind: ErrorKind, detail: &str) -> bool {
@@ -237,6 +253,10 @@ mod tests {
             ErrorKind::Unavailable,
             "k:80/bootstrap: Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration"
         ), @"what answers at k:80 does not speak Kafka's protocol as expected (Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol configuration): check the port, and security.protocol");
+        insta::assert_snapshot!(say(
+            ErrorKind::Unavailable,
+            "k:80/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000): increase receive.message.max.bytes (after 0ms in state APIVERSION_QUERY)"
+        ), @r#"what answers at k:80 does not speak Kafka's protocol (its answer begins with "HTTP"): check the port, and security.protocol"#);
         let tls = say(ErrorKind::Unavailable, "ssl://k:9092/bootstrap: Disconnected: SSL connection closed by peer");
         assert!(tls.starts_with("TLS with broker k:9092 failed (Disconnected: "), "{tls}");
         insta::assert_snapshot!(say(ErrorKind::Unavailable, "3/3 brokers are down"),

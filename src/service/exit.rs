@@ -22,6 +22,8 @@ pub enum Cause {
     Software,
     /// 74: reading or writing failed.
     Io,
+    /// 75: not all was done in time; run it again.
+    Unfinished,
     /// 77: not allowed.
     Permission,
     /// 78: the configuration is wrong.
@@ -40,6 +42,7 @@ impl Cause {
             Self::Unavailable => exitcode::UNAVAILABLE,
             Self::Software => exitcode::SOFTWARE,
             Self::Io => exitcode::IOERR,
+            Self::Unfinished => exitcode::TEMPFAIL,
             Self::Permission => exitcode::NOPERM,
             Self::Config => exitcode::CONFIG,
         }
@@ -95,7 +98,8 @@ impl From<Problems> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let cause = match error.kind {
-            ErrorKind::Config => Cause::Config,
+            // As any address that is none: no wait makes a broker of it.
+            ErrorKind::Config | ErrorKind::NotKafka => Cause::Config,
             ErrorKind::Unavailable | ErrorKind::TimedOut => Cause::Unavailable,
             ErrorKind::Authentication | ErrorKind::Authorization => Cause::Permission,
             ErrorKind::UnknownTopic => Cause::NoInput,

@@ -4,7 +4,7 @@ use libtest_mimic::Trial;
 
 use crate::{
     broker::{Broker, Isolation, Record},
-    process::{Finished, Job},
+    process::{Finished, Job, web_server},
     trials,
 };
 
@@ -24,6 +24,7 @@ pub fn trials() -> Vec<Trial> {
         an_output_that_is_too_large_is_a_dead_letter_and_the_rest_goes_on,
         a_topic_cannot_be_read_and_written,
         a_topic_that_does_not_exist_has_no_end,
+        an_address_at_which_a_web_server_answers_is_refused,
     )
 }
 
@@ -214,4 +215,18 @@ fn a_topic_that_does_not_exist_has_no_end(broker: &Broker) {
     // Nor was an output made for it.
     let audit = job.audit(&[]);
     assert_eq!(audit.code, Some(66), "{audit:#?}");
+}
+
+fn an_address_at_which_a_web_server_answers_is_refused(broker: &Broker) {
+    let address = web_server();
+    let job = Job { brokers: address.clone(), ..Job::new(broker, "lines", &[]) };
+    for run in [job.to_the_end(), job.audit(&[])] {
+        assert_eq!(run.code, Some(78), "{run:#?}");
+        let sentence =
+            format!("what answers at {address} does not speak Kafka's protocol (its answer begins with \"HTTP\")");
+        assert!(run.stderr.contains(&sentence) && !run.stderr.contains("waiting for Kafka"), "{run:#?}");
+    }
+    // Where another broker is named, that one may still come.
+    let job = Job { brokers: format!("{address},{}", broker.bootstrap()), ..job };
+    assert_eq!(job.to_the_end().code, Some(66));
 }
