@@ -14,7 +14,8 @@ pub static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} (librdkafka {})", env!("CARGO_PKG_VERSION"), crate::kafka::librdkafka_version()));
 
 const AFTER: &str = "Precedence: flag > environment (STORMGLASS_SECTION__FIELD) > file > default.\n\
-    Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 78 configuration.";
+    Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 75 not all\n\
+    done in time, 78 configuration.";
 
 /// A stream processor for Kafka: Storm's tuple trees, with every replay, duplicate and loss counted exactly.
 #[derive(Parser, Debug)]

@@ -191,7 +191,11 @@ fn finish(session: &Session<'_>, summary: &Summary, report: &RunReport) -> Outco
     }
     match report.ending {
         Ending::DrainTimedOut { open_trees } => {
-            tracing::warn!(open_trees, "the drain timeout passed: open trees will be replayed by the next run");
+            let sentence = format!(
+                "the drain timeout passed with {open_trees} trees open: what was not committed comes again with the next \
+                 run"
+            );
+            return Err(Failure::new(Cause::Unfinished, sentence));
         }
         Ending::Stopped { open_trees } => {
             tracing::warn!(open_trees, "stopped at once: open trees will be replayed by the next run");

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     broker::{Broker, eventually},
-    process::{Job, Process, free_address, get, load, metric, stormglass, web_server},
+    process::{Job, Process, free_address, get, load, metric, stormglass},
     trials,
 };
 
@@ -21,10 +21,10 @@ pub fn trials() -> Vec<Trial> {
         ten_stops_under_load_lose_and_repeat_nothing,
         two_signals_under_load_lose_nothing,
         a_broker_that_never_comes_is_waited_for_until_a_signal,
-        what_is_no_broker_is_waited_for_with_a_sentence,
     );
     trials.extend(trials!(alone:
         a_second_signal_does_not_wait_for_a_broker_that_is_gone,
+        a_run_that_is_not_done_within_the_drain_timeout_ends_with_75,
         a_broker_that_is_absent_at_start_is_waited_for,
         an_outage_of_twenty_seconds_loses_nothing,
     ));
@@ -104,17 +104,6 @@ fn a_broker_that_never_comes_is_waited_for_until_a_signal(broker: &Broker) {
     assert_eq!(run.stderr.matches("waiting for Kafka").count(), 1, "{run:#?}");
 }
 
-fn what_is_no_broker_is_waited_for_with_a_sentence(broker: &Broker) {
-    let address = web_server();
-    let job = Job { brokers: address.clone(), ..Job::new(broker, "lines", &[]) };
-    let mut run = job.start(&[]);
-    run.says("waiting for Kafka");
-    assert!(run.stderr().contains(&address), "{}", run.stderr());
-    let (run, took) = stopped(run);
-    let run = run.succeeded();
-    assert!(took < PROMPT && !run.stderr.contains("panicked"), "{took:?} {run:#?}");
-}
-
 fn a_second_signal_does_not_wait_for_a_broker_that_is_gone(broker: &mut Broker) {
     let input = load(broker, &["--lines", "200000", "--words", "5", "--unique-ids"]);
     let job = Job::new(broker, &input, &["--topology", "split-words"]);
@@ -129,6 +118,23 @@ fn a_second_signal_does_not_wait_for_a_broker_that_is_gone(broker: &mut Broker) 
     let run = run.succeeded();
     assert!(took < PROMPT, "{took:?}");
     assert!(run.stderr.contains("open trees will be replayed by the next run"), "{run:#?}");
+    broker.start();
+    job.to_the_end().succeeded();
+    assert_eq!(job.audit(&["--kind", "records"]).number("missing"), 0);
+}
+
+fn a_run_that_is_not_done_within_the_drain_timeout_ends_with_75(broker: &mut Broker) {
+    let input = load(broker, &["--lines", "400000", "--words", "5", "--unique-ids"]);
+    let timeouts = ["--set", "engine.drain_timeout_ms=1000", "-X", "session.timeout.ms=6000"];
+    let flags = [&["--topology", "split-words"][..], &timeouts].concat();
+    let job = Job::new(broker, &input, &flags);
+    let address = free_address();
+    let run = job.start(&["--until-end", "--http", &address, "--set", "engine.max_pending_records=2000"]);
+    eventually("records come", || metric(&address, CONSUMED) > 0.0);
+    broker.stop();
+    let (run, _) = stopped(run);
+    assert_eq!(run.code, Some(75), "{run:#?}");
+    assert!(run.stderr.contains("the drain timeout passed"), "{run:#?}");
     broker.start();
     job.to_the_end().succeeded();
     assert_eq!(job.audit(&["--kind", "records"]).number("missing"), 0);
