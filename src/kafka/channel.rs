@@ -8,14 +8,16 @@ use std::{
     },
 };
 
-use super::client::{AssignmentEpoch, Commit, CommitOutcome, CommitToken, NextOffset, RecordBlock, TopicPartition};
+use super::client::{
+    AssignmentEpoch, Commit, CommitOutcome, CommitToken, Committed, NextOffset, RecordBlock, TopicPartition,
+};
 
 /// A partition that has come.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) partition: TopicPartition,
-    /// Where reading begins, if that is an offset; what the group has committed.
-    pub(super) start: Option<NextOffset>,
+    /// What the group has committed: where reading begins, if that is an offset.
+    pub(super) committed: Option<Committed>,
     /// Where reading ends, if it does.
     pub(super) end: Option<NextOffset>,
 }

@@ -122,9 +122,11 @@ pub enum CommitOutcome {
     Retriable(String),
     /// Not committed: the partition is no longer, or not under that epoch, this process's.
     Rebalanced,
+    /// Not committed: the broker does not take so long a text beside the offset. Holds a sentence.
+    MetadataTooLarge(String),
     /// Not committed, and never will be by this client: another process has its identity. Holds a sentence.
     Fenced(String),
-    /// Not committed, and trying again changes nothing (metadata too large, not authorised). Holds a sentence.
+    /// Not committed, and trying again changes nothing (not authorised). Holds a sentence.
     Refused(String),
 }
 

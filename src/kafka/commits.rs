@@ -96,7 +96,7 @@ fn failure(code: RDKafkaErrorCode, value: &Commit, current: bool, group: &str) -
         E::FencedInstanceId => {
             CommitOutcome::Fenced(format!("{what}: another process with the same `instance` took over"))
         }
-        E::OffsetMetadataTooLarge | E::InvalidCommitOffsetSize => CommitOutcome::Refused(format!(
+        E::OffsetMetadataTooLarge | E::InvalidCommitOffsetSize => CommitOutcome::MetadataTooLarge(format!(
             "{what}: the broker takes no metadata of {} bytes ({code}): raise its offset.metadata.max.bytes",
             value.metadata.len()
         )),

@@ -2,9 +2,9 @@
 
 use super::{
     channel::Order,
-    client::{Commit, CommitOutcome, CommitToken, NextOffset},
+    client::{CommitOutcome, CommitToken},
     partition::Partition,
-    round::Round,
+    round::{Frozen, Round},
     source::KafkaSpout,
 };
 use crate::topology::{CommitNumber, CommitState, ComponentError, Delivery};
@@ -17,8 +17,9 @@ impl KafkaSpout {
 
     /// Sends commits that are due.
     pub(super) fn send_commits(&mut self) {
-        let (now, tokens) = (self.now, &mut self.tokens);
-        let due = |round: &mut Option<Round>, tokens: &mut u64| round.as_mut()?.due(now, || Self::next_token(tokens));
+        let (now, budget, tokens) = (self.now, self.metadata_budget, &mut self.tokens);
+        let due =
+            |round: &mut Option<Round>, tokens: &mut u64| round.as_mut()?.due(now, budget, || Self::next_token(tokens));
         for (values, token) in [due(&mut self.round, tokens), due(&mut self.ahead, tokens)].into_iter().flatten() {
             self.order(Order::Commit { values, token });
         }
@@ -33,8 +34,15 @@ impl KafkaSpout {
         for value in &answer.done {
             let slot = self.find(&value.partition).and_then(|at| self.slots.get_mut(at)?.as_mut());
             if let Some(slot) = slot.filter(|slot| slot.partition.epoch == value.epoch) {
-                slot.partition.committed = slot.partition.committed.max(Some(value.next));
+                slot.partition.committed = Some(value.done.clone());
             }
+        }
+        if let Some(why) = &answer.too_large {
+            self.metadata_budget /= 2;
+            tracing::warn!(
+                "{why}; it is sent again with at most {} bytes, so more is replayed after a crash",
+                self.metadata_budget
+            );
         }
         self.commit_gauges.answered(&answer, now - frozen_at);
         if let Some(why) = answer.broken {
@@ -44,23 +52,12 @@ impl KafkaSpout {
         self.allow_ahead();
     }
 
-    /// Values to commit: what every partition has reached and nobody was asked to commit before.
-    pub(super) fn values(&self, next: impl Fn(&Partition) -> Option<NextOffset>) -> Vec<Commit> {
-        let value = |partition: &Partition| {
-            Some(Commit {
-                partition: partition.id.clone(),
-                epoch: partition.epoch,
-                next: next(partition)?,
-                metadata: String::new(),
-            })
-        };
-        self.live().filter_map(value).collect()
-    }
-
-    pub(super) fn mark_asked(&mut self, values: &[Commit]) {
-        for slot in self.slots.iter_mut().flatten() {
-            let of_it = values.iter().find(|value| value.partition == slot.partition.id);
-            slot.partition.asked = slot.partition.asked.max(of_it.map(|value| value.next));
+    pub(super) fn mark_asked(&mut self, values: &[Frozen]) {
+        for value in values {
+            let slot = self.find(&value.partition).and_then(|at| self.slots.get_mut(at)?.as_mut());
+            if let Some(slot) = slot {
+                slot.partition.asked = Some(value.done.clone());
+            }
         }
     }
 
@@ -71,7 +68,7 @@ impl KafkaSpout {
             return;
         }
         let waits = |p: &Partition| p.frontier.next_seq() > p.allowed;
-        let values: Vec<Commit> = self.values(|p| waits(p).then(|| p.frontier.delivered_up_to()).flatten());
+        let values: Vec<_> = self.live().filter(|p| waits(p)).filter_map(Partition::freeze_ahead).collect();
         if values.is_empty() {
             return;
         }
@@ -91,7 +88,7 @@ impl KafkaSpout {
         self.ahead = None;
         for (at, allowed) in self.ahead_allows.drain(..) {
             if let Some(Some(slot)) = self.slots.get_mut(at)
-                && slot.partition.committed >= slot.partition.asked
+                && slot.partition.is_committed_as_asked()
             {
                 slot.partition.allowed = allowed;
             }

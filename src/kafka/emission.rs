@@ -118,9 +118,16 @@ impl KafkaSpout {
             if limit == 0 || self.letters.is_full() {
                 break;
             }
-            let slot = self.turn % self.slots.len();
-            dealt += self.emit_fresh(slot, limit, out);
+            let (slot, end) = (self.turn % self.slots.len(), dealt + limit);
             self.turn = slot + 1;
+            // A run ends with its block, and before what an earlier reader had done.
+            while dealt < end && !self.letters.is_full() {
+                let run = self.emit_fresh(slot, end - dealt, out);
+                dealt += run;
+                if run == 0 {
+                    break;
+                }
+            }
         }
         dealt
     }
@@ -148,6 +155,10 @@ impl KafkaSpout {
         let tracked = out.is_tracked();
         let mut emitter = Emitter { options: &self.options, scratch: &mut self.scratch, out };
         let (records, mut emitted) = (range.len(), 0);
+        let heads = block.records().get(range.clone()).unwrap_or_default();
+        let started = heads.last().map(|head| head.offset.next());
+        let before = partition.started_before.map_or(i64::MIN, |before| before.0);
+        let again = heads.partition_point(|head| head.offset.0 < before) as u64;
         for (seq, place) in (first.0..).map(Seq).zip(range) {
             match emitter.emit(at, (partition, block), place, seq) {
                 Emitted::Yes if tracked => emitted += 1,
@@ -155,7 +166,10 @@ impl KafkaSpout {
                 Emitted::Bad(bad) => self.decided.bad.push((seq, bad)),
             }
         }
-        partition.pending.emitted(records);
+        partition.emitted(records, started);
+        if again > 0 {
+            self.metrics.replayed(partition.replay_reason).add(again);
+        }
         self.in_flight += emitted;
         let mut decided = std::mem::take(&mut self.decided);
         for seq in decided.done.drain(..) {

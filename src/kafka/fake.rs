@@ -33,11 +33,13 @@ pub(super) struct FakePartition {
 #[derive(Debug, Default)]
 pub(super) struct Broker {
     pub(super) topics: BTreeMap<TopicPartition, FakePartition>,
-    pub(super) committed: BTreeMap<TopicPartition, i64>,
+    pub(super) committed: BTreeMap<TopicPartition, Committed>,
     /// Every value that reached the broker, in order.
     pub(super) commits: Vec<(TopicPartition, i64)>,
     /// Outcomes of the next commits instead of success.
     pub(super) outcomes: VecDeque<CommitOutcome>,
+    /// The longest metadata that is taken.
+    pub(super) max_metadata: Option<usize>,
     /// Commits are not answered while this is set.
     pub(super) hold_commits: bool,
     pub(super) paused: Vec<TopicPartition>,
@@ -100,13 +102,7 @@ impl FakeSource {
         let partitions = broker
             .topics
             .keys()
-            .map(|p| AssignedPartition {
-                partition: p.clone(),
-                committed: broker
-                    .committed
-                    .get(p)
-                    .map(|next| Committed { next: NextOffset(*next), metadata: String::new() }),
-            })
+            .map(|p| AssignedPartition { partition: p.clone(), committed: broker.committed.get(p).cloned() })
             .collect();
         let epoch = AssignmentEpoch(self.epoch);
         SourceEvent::Assigned { partitions, epoch, group_is_new: broker.committed.is_empty() }
@@ -120,14 +116,16 @@ impl FakeSource {
             let mut outcomes = Vec::new();
             for value in values {
                 let ours = self.at.contains_key(&value.partition) && value.epoch.0 == self.epoch;
-                let outcome = if ours {
-                    broker.outcomes.pop_front().unwrap_or(CommitOutcome::Done)
-                } else {
+                let outcome = if !ours {
                     CommitOutcome::Rebalanced
+                } else if broker.max_metadata.is_some_and(|most| value.metadata.len() > most) {
+                    CommitOutcome::MetadataTooLarge("too long".into())
+                } else {
+                    broker.outcomes.pop_front().unwrap_or(CommitOutcome::Done)
                 };
                 if outcome == CommitOutcome::Done {
                     broker.commits.push((value.partition.clone(), value.next.0));
-                    broker.committed.insert(value.partition, value.next.0);
+                    broker.committed.insert(value.partition, Committed { next: value.next, metadata: value.metadata });
                 }
                 outcomes.push(outcome);
             }

@@ -28,11 +28,11 @@ impl PartitionGauges {
     }
 
     pub(super) fn show(&mut self, partition: &Partition) {
-        let (Some(committed), Some(lag)) = (partition.committed, partition.lag()) else { return };
+        let (Some(committed), Some(lag)) = (&partition.committed, partition.lag()) else { return };
         let id = &partition.id;
         let shown = self.partition.get_or_insert_with(|| self.metrics.partition(&id.topic, id.partition));
         shown.lag.set(lag);
-        shown.committed_offset.set(u64::try_from(committed.0).unwrap_or(0));
+        shown.committed_offset.set(u64::try_from(committed.next.0).unwrap_or(0));
     }
 }
 

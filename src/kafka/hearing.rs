@@ -3,13 +3,18 @@
 use super::{
     channel::{Arrival, Change, Order, Read},
     client::{AssignmentEpoch, TopicPartition},
+    commit_metadata::CommitMetadata,
     gauges::PartitionGauges,
     offsets::Seq,
     partition::Partition,
     pending::MAX_SLOTS,
     source::{KafkaSpout, Slot},
 };
-use crate::topology::{ComponentError, Delivery};
+use crate::{
+    metrics::ReplayReason,
+    state::{CommittedStart, SourceStart},
+    topology::{ComponentError, Delivery},
+};
 
 /// Records that wait in the spout for their first emission, at which no more blocks are taken.
 const ENOUGH_WAITING: u64 = 4096;
@@ -90,10 +95,11 @@ impl KafkaSpout {
     fn hear(&mut self, change: Change) {
         match change {
             Change::Assigned { partitions, epoch } => {
+                let reason = if self.slots.is_empty() { ReplayReason::Restart } else { ReplayReason::Rebalance };
                 self.was_assigned = true;
                 self.newest_epoch = self.newest_epoch.max(epoch);
                 for arrival in partitions {
-                    self.arrive(arrival, epoch);
+                    self.arrive(arrival, epoch, reason);
                 }
             }
             // Nothing of what is in flight is awaited: it was not committed, so whoever gets the partition repeats it.
@@ -114,8 +120,9 @@ impl KafkaSpout {
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival, epoch: AssignmentEpoch) {
+    fn arrive(&mut self, arrival: Arrival, epoch: AssignmentEpoch, reason: ReplayReason) {
         self.leave(&arrival.partition);
+        self.starts.push(self.start_of(&arrival));
         let free = self.slots.iter().position(Option::is_none);
         let at = free.unwrap_or(self.slots.len());
         if at >= MAX_SLOTS {
@@ -129,10 +136,22 @@ impl KafkaSpout {
         let first = self.next_seqs.get(at).copied().unwrap_or(Seq(0));
         let gated = self.delivery == Delivery::AtMostOnce;
         let gauges = PartitionGauges::new(&self.metrics, &arrival.partition);
-        let partition = Partition::new(arrival, epoch, first, self.options.retry, gated);
+        let mut partition = Partition::new(arrival, epoch, first, self.options.retry, gated);
+        partition.started_before = partition.started_before.max(self.left.get(&partition.id).copied());
+        partition.replay_reason = reason;
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = Some(Slot { partition, gauges });
         }
+    }
+
+    fn start_of(&self, Arrival { partition, committed, .. }: &Arrival) -> SourceStart {
+        let committed = committed.as_ref().map(|committed| {
+            let metadata = CommitMetadata::decode(&committed.metadata);
+            let (commit, done) = metadata.map(|metadata| (metadata.commit.0, metadata.done)).unzip();
+            CommittedStart { next: committed.next.0, done: done.unwrap_or_default(), commit }
+        });
+        let (topic, partition) = (partition.topic.to_string(), partition.partition);
+        SourceStart { source: self.name.clone(), topic, partition, committed }
     }
 
     pub(super) fn leave(&mut self, id: &TopicPartition) {
@@ -141,7 +160,11 @@ impl KafkaSpout {
         if let Some(next) = self.next_seqs.get_mut(at) {
             *next = partition.frontier.next_seq();
         }
+        if let Some(started) = partition.started() {
+            self.left.insert(id.clone(), started);
+        }
         drop(gauges);
+        self.starts.retain(|start| *start.topic != *id.topic || start.partition != id.partition);
         self.metrics.forget_partition(&id.topic, id.partition);
         for round in [&mut self.round, &mut self.ahead].into_iter().flatten() {
             round.forget(|value| value.partition == *id);

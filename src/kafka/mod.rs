@@ -8,7 +8,8 @@
 //! batch of records to send), `options` (how to reach Kafka, and what may not be overridden).
 //!
 //! The spout, decisions first: `offsets` (the frontier that is committed), `retry`, `pending` (records in flight),
-//! `format` (from bytes to a value), `lineage`, `partition` (one assigned partition), `round` (one commit); then
+//! `format` (from bytes to a value), `lineage`, `partition` (one assigned partition), `commit_metadata` (what stands
+//! beside a committed offset), `round` (one commit); then
 //! `source_options`, `source`, `hearing`, `emission` and `committing` (the spout), `poller` (its part on a thread of its own), `channel` (what the
 //! two say to each other), `dead_letters`, `gauges`. The sink: `sink_options`, `latest` (per key), `sink`.
 //!
@@ -29,6 +30,7 @@
 pub mod admin;
 mod channel;
 pub mod client;
+mod commit_metadata;
 mod commits;
 mod committing;
 mod dead_letters;

@@ -1,13 +1,18 @@
 //! One assigned partition: its frontier, its records in flight and its retries. Pure.
 
+use std::ops::Range;
+
 use super::{
     channel::Arrival,
     client::{AssignmentEpoch, NextOffset, RecordBlock, TopicPartition},
+    commit_metadata::{CommitMetadata, MOST_RANGES},
     lineage::PartitionLineage,
-    offsets::{Frontier, Seq},
+    offsets::{DoneOffsets, Frontier, Seq},
     pending::Pending,
     retry::{Retries, RetryPolicy},
+    round::Frozen,
 };
+use crate::{metrics::ReplayReason, state::OffsetRanges};
 
 /// A partition from its assignment until it leaves.
 #[derive(Debug)]
@@ -26,9 +31,15 @@ pub(super) struct Partition {
     pub(super) end: Option<NextOffset>,
     /// Where the partition ends, as far as is known.
     pub(super) known_end: Option<NextOffset>,
-    /// The highest value that a commit was asked for: a lower one must never follow.
-    pub(super) asked: Option<NextOffset>,
-    pub(super) committed: Option<NextOffset>,
+    /// Behind the highest record that was emitted.
+    started: Option<NextOffset>,
+    /// Records below were emitted by an earlier reader, as far as is known: emitting them is a replay.
+    pub(super) started_before: Option<NextOffset>,
+    /// Why such a record comes again.
+    pub(super) replay_reason: ReplayReason,
+    /// What a commit was asked for last: a lower offset must never follow.
+    pub(super) asked: Option<DoneOffsets>,
+    pub(super) committed: Option<DoneOffsets>,
     pub(super) paused: bool,
     hoards: bool,
     seen_open: Seq,
@@ -36,26 +47,35 @@ pub(super) struct Partition {
 
 impl Partition {
     pub(super) fn new(arrival: Arrival, epoch: AssignmentEpoch, first: Seq, retry: RetryPolicy, gated: bool) -> Self {
+        let metadata = arrival.committed.as_ref().and_then(|committed| CommitMetadata::decode(&committed.metadata));
+        let started_before = metadata.as_ref().map(|metadata| metadata.started);
+        let above = metadata.map_or_else(OffsetRanges::new, |metadata| metadata.done);
+        let start = arrival.committed.map(|committed| committed.next);
+        let committed = start.map(|next| DoneOffsets { next, above: above.clone() });
         Self {
             lineage: PartitionLineage::of(&arrival.partition),
             id: arrival.partition,
             epoch,
-            frontier: Frontier::new(arrival.start, first),
+            frontier: Frontier::new(start, above, first),
             pending: Pending::new(first),
             retries: Retries::new(retry),
             first,
             allowed: if gated { first } else { Seq(u64::MAX) },
             end: arrival.end,
             known_end: arrival.end,
-            asked: arrival.start,
-            committed: arrival.start,
+            started: None,
+            started_before,
+            replay_reason: ReplayReason::Restart,
+            asked: committed.clone(),
+            committed,
             paused: false,
             hoards: false,
             seen_open: first,
         }
     }
 
-    /// Takes a block; gives it back if there is nothing new in it. Says how many records were taken.
+    /// Takes a block; gives it back if there is nothing in it to emit. Says how many records were new. Those that were
+    /// done before reading began are done at once.
     pub(super) fn take(&mut self, block: RecordBlock) -> (usize, Option<RecordBlock>) {
         let first = self.frontier.next_seq();
         let (mut start, mut taken) = (0, 0);
@@ -78,8 +98,29 @@ impl Partition {
         if taken == 0 {
             return (0, Some(block));
         }
+        let may_be_done = block.records().get(start).is_some_and(|head| self.frontier.knows_beyond(head.offset));
+        let done = if may_be_done { self.done_before(&block, start..start + taken, first) } else { Vec::new() };
         self.pending.push(block, start..start + taken, first);
-        (taken, None)
+        let mut freed = None;
+        for seq in done {
+            self.frontier.done(seq);
+            freed = freed.or(self.pending.skip(seq));
+        }
+        (taken, freed)
+    }
+
+    /// Those of the records in `range` of a block, which are `first` and following, that were done before.
+    fn done_before(&self, block: &RecordBlock, range: Range<usize>, first: Seq) -> Vec<Seq> {
+        let records = block.records().get(range).unwrap_or_default();
+        let done = (first.0..).zip(records).filter(|(_, head)| self.frontier.was_done(head.offset));
+        done.map(|(seq, _)| Seq(seq)).collect()
+    }
+
+    /// The next `records` were emitted for the first time, up to `started`.
+    #[inline]
+    pub(super) fn emitted(&mut self, records: usize, started: Option<NextOffset>) {
+        self.started = self.started.max(started);
+        self.pending.emitted(records);
     }
 
     /// Everything below `next` was delivered, or never will be.
@@ -137,14 +178,46 @@ impl Partition {
             || self.end.is_some_and(|end| self.frontier.delivered_up_to() >= Some(end))
     }
 
-    /// What a commit would say now; `None` if that was said before.
-    pub(super) fn uncommitted(&self) -> Option<NextOffset> {
-        self.frontier.frontier().filter(|next| Some(*next) > self.asked)
+    /// Behind the highest record that was emitted, by an earlier reader too.
+    pub(super) fn started(&self) -> Option<NextOffset> {
+        self.started.max(self.started_before)
+    }
+
+    /// Where the partition stands now; `None` while it is not known where reading began.
+    pub(super) fn freeze(&self) -> Option<Frozen> {
+        let next = self.frontier.frontier()?;
+        Some(Frozen {
+            partition: self.id.clone(),
+            epoch: self.epoch,
+            done: DoneOffsets { next, above: self.frontier.done_above(MOST_RANGES) },
+            started: next.max(self.started().unwrap_or(next)),
+            committed: self.committed.as_ref().map(|done| done.next),
+        })
+    }
+
+    /// Where the partition stands once everything delivered is given up: at-most-once commits that before it emits.
+    pub(super) fn freeze_ahead(&self) -> Option<Frozen> {
+        let (next, frozen) = (self.frontier.delivered_up_to()?, self.freeze()?);
+        let mut above = OffsetRanges::new();
+        frozen.done.above.iter().for_each(|(start, end)| above.push(start.max(next.0), end));
+        Some(Frozen { done: DoneOffsets { next, above }, started: frozen.started.max(next), ..frozen })
+    }
+
+    /// Whether a commit of this was never asked for, and does not go back.
+    pub(super) fn is_news(&self, done: &DoneOffsets) -> bool {
+        self.asked
+            .as_ref()
+            .is_none_or(|asked| done.next > asked.next || (done.next == asked.next && done.above != asked.above))
+    }
+
+    /// Whether the offset that was asked for last is committed.
+    pub(super) fn is_committed_as_asked(&self) -> bool {
+        self.committed.as_ref().map(|done| done.next) >= self.asked.as_ref().map(|done| done.next)
     }
 
     /// Records between what is committed and the end.
     pub(super) fn lag(&self) -> Option<u64> {
-        let (end, committed) = (self.known_end?, self.committed?);
+        let (end, committed) = (self.known_end?, self.committed.as_ref()?.next);
         u64::try_from(end.0 - committed.0).ok().or(Some(0))
     }
 }

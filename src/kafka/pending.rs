@@ -48,6 +48,8 @@ pub(super) struct Pending {
     cursor: u64,
     cursor_block: usize,
     end: u64,
+    /// Records from the cursor on that are not to be emitted, in order.
+    skips: VecDeque<Range<u64>>,
     bytes: usize,
     /// Where the last record was found: the next one is nearly always there too.
     hint: usize,
@@ -55,7 +57,15 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) const fn new(first: Seq) -> Self {
-        Self { held: VecDeque::new(), cursor: first.0, cursor_block: 0, end: first.0, bytes: 0, hint: 0 }
+        Self {
+            held: VecDeque::new(),
+            cursor: first.0,
+            cursor_block: 0,
+            end: first.0,
+            skips: VecDeque::new(),
+            bytes: 0,
+            hint: 0,
+        }
     }
 
     /// Takes a block whose records from `range` on are `first` and following.
@@ -94,7 +104,8 @@ impl Pending {
     pub(super) fn fresh(&self, limit: u64) -> Option<(&RecordBlock, Range<usize>, Seq)> {
         let held = self.held.get(self.cursor_block)?;
         let at = usize::try_from(self.cursor - held.first).ok()?;
-        let len = (held.len - at).min(usize::try_from(limit).unwrap_or(usize::MAX));
+        let until_skip = self.skips.front().map_or(limit, |skip| limit.min(skip.start - self.cursor));
+        let len = (held.len - at).min(usize::try_from(until_skip).unwrap_or(usize::MAX));
         let start = held.skipped + at;
         (len > 0).then_some((held.block.as_ref()?, start..start + len, Seq(self.cursor)))
     }
@@ -102,10 +113,34 @@ impl Pending {
     /// `records` of [`Pending::fresh`] were emitted.
     #[inline]
     pub(super) fn emitted(&mut self, records: usize) {
-        self.cursor += records as u64;
-        while self.held.get(self.cursor_block).is_some_and(|held| self.cursor >= held.first + held.len as u64) {
+        self.move_to(self.cursor + records as u64);
+        self.pass_skips();
+    }
+
+    #[inline]
+    fn move_to(&mut self, cursor: u64) {
+        self.cursor = cursor;
+        while self.held.get(self.cursor_block).is_some_and(|held| cursor >= held.first + held.len as u64) {
             self.cursor_block += 1;
         }
+    }
+
+    #[inline]
+    fn pass_skips(&mut self) {
+        while let Some(skip) = self.skips.pop_front_if(|skip| skip.start == self.cursor) {
+            self.move_to(skip.end);
+        }
+    }
+
+    /// A record was done before and is not to be emitted: each is told of once, in their order, before later ones are
+    /// emitted. Gives the block back as [`Pending::done`] does.
+    pub(super) fn skip(&mut self, seq: Seq) -> Option<RecordBlock> {
+        match self.skips.back_mut() {
+            Some(last) if last.end == seq.0 => last.end += 1,
+            _ => self.skips.push_back(seq.0..seq.0 + 1),
+        }
+        self.pass_skips();
+        self.done(seq)
     }
 
     #[inline]
@@ -198,5 +233,25 @@ mod tests {
         assert_eq!((pending.bytes(), pending.held.len()), (0, 0));
         pending.push(block(6..7), 0..1, Seq(105));
         assert_eq!(pending.fresh(9).unwrap().2, Seq(105));
+    }
+
+    #[test]
+    fn records_that_were_done_before_are_never_emitted() {
+        let mut pending = Pending::new(Seq(0));
+        pending.push(block(0..6), 0..6, Seq(0));
+        pending.push(block(6..8), 0..2, Seq(6));
+        pending.push(block(8..10), 0..2, Seq(8));
+        assert!([0, 2, 3].into_iter().all(|seq| pending.skip(Seq(seq)).is_none()));
+        // A whole block.
+        assert!(pending.skip(Seq(6)).is_none() && pending.skip(Seq(7)).is_some());
+        let mut emitted = Vec::new();
+        while let Some((_, range, first)) = pending.fresh(9) {
+            emitted.extend(first.0..first.0 + range.len() as u64);
+            let len = range.len();
+            pending.emitted(len);
+        }
+        assert_eq!(emitted, [1, 4, 5, 8, 9]);
+        let freed = emitted.into_iter().filter_map(|seq| pending.done(Seq(seq))).count();
+        assert_eq!((freed, pending.bytes(), pending.held.len(), pending.skips.len()), (2, 0, 0, 0));
     }
 }

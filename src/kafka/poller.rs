@@ -236,7 +236,7 @@ impl Poller {
             partitions.iter().map(|p| (p.partition.clone(), position(p, group_is_new, self.start))).collect();
         self.client.assign(&places).map_err(component_error)?;
         let arrival = |p: AssignedPartition| Arrival {
-            start: p.committed.map(|committed| committed.next),
+            committed: p.committed,
             end: self.ends.get(&p.partition).copied(),
             partition: p.partition,
         };

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::client::{Commit, CommitOutcome, CommitToken};
+use super::{
+    client::{AssignmentEpoch, Commit, CommitOutcome, CommitToken, NextOffset, TopicPartition},
+    commit_metadata::CommitMetadata,
+    offsets::DoneOffsets,
+};
 use crate::{
     clock::Instant,
     topology::{CommitNumber, CommitState},
@@ -11,13 +15,26 @@ use crate::{
 /// Pause before values are sent again that were not committed.
 const SEND_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
+/// Where one partition stood when a commit was frozen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Frozen {
+    pub(super) partition: TopicPartition,
+    pub(super) epoch: AssignmentEpoch,
+    pub(super) done: DoneOffsets,
+    /// No record from here on was emitted.
+    pub(super) started: NextOffset,
+    /// What the group was known to have committed.
+    pub(super) committed: Option<NextOffset>,
+}
+
 /// The values of one commit: exactly those that were frozen, never newer ones.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) number: CommitNumber,
     /// Values without a final answer.
-    values: Vec<Commit>,
-    sent: Option<CommitToken>,
+    values: Vec<Frozen>,
+    /// The commit on its way, with the values' texts.
+    sent: Option<(CommitToken, Vec<String>)>,
     send_at: Instant,
     refused: bool,
     pub(super) frozen_at: Instant,
@@ -26,10 +43,12 @@ pub(super) struct Round {
 /// What the answer to a commit means.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// These values are committed.
-    pub(super) done: Vec<Commit>,
+    /// These values are committed. What is done above an offset is here what the metadata had room for.
+    pub(super) done: Vec<Frozen>,
     /// A sentence about values that will be sent again.
     pub(super) again: Option<String>,
+    /// A sentence: the metadata must be shorter, then the same values are sent again.
+    pub(super) too_large: Option<String>,
     /// A rebalance took partitions.
     pub(super) refused: bool,
     /// Nothing can be committed any more.
@@ -37,11 +56,11 @@ pub(super) struct Answer {
 }
 
 impl Round {
-    pub(super) const fn new(number: CommitNumber, values: Vec<Commit>, now: Instant) -> Self {
+    pub(super) const fn new(number: CommitNumber, values: Vec<Frozen>, now: Instant) -> Self {
         Self { number, values, sent: None, send_at: Instant::FAR_FUTURE, refused: false, frozen_at: now }
     }
 
-    pub(super) fn values(&self) -> &[Commit] {
+    pub(super) fn values(&self) -> &[Frozen] {
         &self.values
     }
 
@@ -50,38 +69,47 @@ impl Round {
         self.send_at = Instant::ZERO;
     }
 
-    /// What is to be sent now, if anything.
+    /// What is to be sent now, if anything, with metadata of at most `budget` bytes each.
     pub(super) fn due(
         &mut self,
         now: Instant,
+        budget: usize,
         token: impl FnOnce() -> CommitToken,
     ) -> Option<(Vec<Commit>, CommitToken)> {
         if self.sent.is_some() || self.values.is_empty() || self.send_at > now {
             return None;
         }
-        let token = token();
-        self.sent = Some(token);
-        Some((self.values.clone(), token))
+        let (token, number) = (token(), self.number);
+        let commits: Vec<_> = self.values.iter().map(|value| value.commit(number, budget)).collect();
+        self.sent = Some((token, commits.iter().map(|commit| commit.metadata.clone()).collect()));
+        Some((commits, token))
     }
 
     /// The answer, if `token` is of this commit.
     pub(super) fn answered(&mut self, token: CommitToken, outcomes: &[CommitOutcome], now: Instant) -> Option<Answer> {
-        if self.sent != Some(token) {
-            return None;
-        }
-        self.sent = None;
+        let (_, texts) = self.sent.take_if(|(sent, _)| *sent == token)?;
         self.send_at = now + SEND_AGAIN_AFTER;
         let mut answer = Answer::default();
         let mut again = Vec::new();
-        for (value, outcome) in std::mem::take(&mut self.values).into_iter().zip(outcomes) {
+        for ((mut value, text), outcome) in std::mem::take(&mut self.values).into_iter().zip(texts).zip(outcomes) {
             match outcome {
-                CommitOutcome::Done => answer.done.push(value),
+                CommitOutcome::Done => {
+                    value.done.above = CommitMetadata::decode(&text).map(|sent| sent.done).unwrap_or_default();
+                    answer.done.push(value);
+                }
                 CommitOutcome::Retriable(why) => {
                     answer.again = Some(why.clone());
                     again.push(value);
                 }
+                CommitOutcome::MetadataTooLarge(why) if !text.is_empty() => {
+                    answer.too_large = Some(why.clone());
+                    self.send_at = now;
+                    again.push(value);
+                }
                 CommitOutcome::Rebalanced => answer.refused = true,
-                CommitOutcome::Fenced(why) | CommitOutcome::Refused(why) => answer.broken = Some(why.clone()),
+                CommitOutcome::Fenced(why) | CommitOutcome::Refused(why) | CommitOutcome::MetadataTooLarge(why) => {
+                    answer.broken = Some(why.clone());
+                }
             }
         }
         self.values = again;
@@ -95,7 +123,7 @@ impl Round {
     }
 
     /// The values of a partition that has left are no longer ours to commit.
-    pub(super) fn forget(&mut self, is_gone: impl Fn(&Commit) -> bool) {
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&Frozen) -> bool) {
         // An answer on its way has one outcome for each value that was sent.
         if self.sent.is_none() {
             let before = self.values.len();
@@ -109,6 +137,18 @@ impl Round {
             (false, _) => CommitState::Pending,
             (true, true) => CommitState::Refused,
             (true, false) => CommitState::Done,
+        }
+    }
+}
+
+impl Frozen {
+    fn commit(&self, commit: CommitNumber, budget: usize) -> Commit {
+        let metadata = CommitMetadata { commit, started: self.started, done: self.done.above.clone() };
+        Commit {
+            partition: self.partition.clone(),
+            epoch: self.epoch,
+            next: self.done.next,
+            metadata: metadata.encode(budget),
         }
     }
 }

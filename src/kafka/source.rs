@@ -2,11 +2,15 @@
 //!
 //! It decides; the [`Poller`](super::poller) beside it talks to the client. Nothing here waits.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use super::{
     channel::{BytesUnderway, Change, Order, Outlet, Read},
-    client::{AssignmentEpoch, TopicPartition},
+    client::{AssignmentEpoch, NextOffset, TopicPartition},
+    commit_metadata,
     dead_letters::{DeadLetterOptions, DeadLetters, SinkFactory, component_error},
     format::Scratch,
     gauges::{CommitGauges, PartitionGauges},
@@ -14,12 +18,13 @@ use super::{
     partition::Partition,
     pending::{message_id, unpack},
     poller::{Poller, PollerParts},
-    round::Round,
+    round::{Frozen, Round},
     source_options::{KafkaSpoutOptions, SourceFactory},
 };
 use crate::{
     clock::Instant,
     metrics::{DuplicateOutcome, Metrics},
+    state::{SourcePosition, SourceStart},
     topology::{
         CommitNumber, CommitState, Companion, ComponentError, ComponentResult, Delivery, Failure, MessageId, Next,
         Spout, SpoutOutput, TaskContext,
@@ -58,6 +63,8 @@ pub struct KafkaSpout {
     pub(super) slots: Vec<Option<Slot>>,
     /// The first free number of each slot that was used before.
     pub(super) next_seqs: Vec<Seq>,
+    /// Partitions that left, and behind the highest record emitted of each.
+    pub(super) left: BTreeMap<TopicPartition, NextOffset>,
     /// The slot that emits next.
     pub(super) turn: usize,
     /// Open trees, those of partitions that left included.
@@ -66,6 +73,14 @@ pub struct KafkaSpout {
     /// Records given up lately: what comes late of them is no duplicate.
     pub(super) given_up: VecDeque<MessageId>,
     pub(super) round: Option<Round>,
+    /// Every partition at the last freeze.
+    frozen: Vec<Frozen>,
+    /// What was committed for the partitions that are read, as found when they came.
+    pub(super) starts: Vec<SourceStart>,
+    /// The component.
+    pub(super) name: String,
+    /// The most bytes of metadata that the broker is known, or believed, to take.
+    pub(super) metadata_budget: usize,
     /// The commit that at-most-once waits for: up to where each partition may be emitted then.
     pub(super) ahead: Option<Round>,
     pub(super) ahead_allows: Vec<(usize, Seq)>,
@@ -109,11 +124,16 @@ impl KafkaSpout {
             underway: BytesUnderway::default(),
             slots: Vec::new(),
             next_seqs: Vec::new(),
+            left: BTreeMap::new(),
             turn: 0,
             in_flight: 0,
             letters: DeadLetters::new(dead_letters, sink, metrics.clone()),
             given_up: VecDeque::new(),
             round: None,
+            frozen: Vec::new(),
+            starts: Vec::new(),
+            name: String::new(),
+            metadata_budget: commit_metadata::BUDGET,
             ahead: None,
             ahead_allows: Vec::new(),
             tokens: 0,
@@ -220,6 +240,7 @@ impl Spout for KafkaSpout {
     fn open(&mut self, context: &TaskContext) -> ComponentResult {
         self.check(context)?;
         self.delivery = context.delivery;
+        self.name = context.component.to_string();
         let client = (self.factory)().map_err(component_error)?;
         let (changes, changes_end) = rtrb::RingBuffer::new(CHANGES);
         let (records, records_end) = rtrb::RingBuffer::new(RECORDS);
@@ -282,8 +303,32 @@ impl Spout for KafkaSpout {
     fn freeze(&mut self, number: CommitNumber) {
         self.hear_news();
         // What was frozen before and never sent is part of this, being below.
-        let values = self.values(Partition::uncommitted);
+        let frozen = self.live().filter_map(|partition| Some((partition.freeze()?, partition)));
+        let (frozen, news): (Vec<_>, Vec<_>) =
+            frozen.map(|(f, p)| (p.is_news(&f.done), f)).map(|(news, f)| (f, news)).unzip();
+        let values = frozen.iter().zip(news).filter(|(_, news)| *news).map(|(frozen, _)| frozen.clone()).collect();
+        self.frozen = frozen;
         self.round = Some(Round::new(number, values, self.now));
+    }
+
+    fn begins_at(&mut self, now: Instant) -> ComponentResult<Option<Vec<SourceStart>>> {
+        self.now = self.now.max(now);
+        self.hear_news();
+        self.broken.clone().map_or(Ok(()), Err)?;
+        Ok(self.was_assigned.then(|| self.starts.clone()))
+    }
+
+    fn frozen(&mut self) -> Vec<SourcePosition> {
+        let position = |frozen: &Frozen| SourcePosition {
+            source: self.name.clone(),
+            topic: frozen.partition.topic.to_string(),
+            partition: frozen.partition.partition,
+            next: frozen.done.next.0,
+            done: frozen.done.above.clone(),
+            started: frozen.started.0,
+            committed: frozen.committed.map(|next| next.0),
+        };
+        self.frozen.iter().map(position).collect()
     }
 
     fn commit(&mut self, number: CommitNumber) -> ComponentResult {

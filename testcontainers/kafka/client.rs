@@ -391,7 +391,7 @@ fn committed_offsets_and_metadata_come_with_the_next_assignment(broker: &Broker)
     assert_eq!(member.new_group, Some(true));
     assert_eq!(member.committed.values().filter(|c| c.is_some()).count(), 0);
     assert_eq!(member.commit(&p0, 7, "v1;8-9 größe", 1), CommitOutcome::Done);
-    assert!(matches!(member.commit(&p0, 8, &"x".repeat(5000), 2), CommitOutcome::Refused(_)));
+    assert!(matches!(member.commit(&p0, 8, &"x".repeat(5000), 2), CommitOutcome::MetadataTooLarge(_)));
     member.source.close(PATIENCE).unwrap();
     drop(member);
     assert_eq!(broker.committed(&group, &topic), [Some(7), None]);

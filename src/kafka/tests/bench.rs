@@ -199,7 +199,7 @@ impl Bench {
     }
 
     pub(super) fn committed(&self, partition: i32) -> Option<i64> {
-        self.broker.get().committed.get(&crate::kafka::fake::tp(partition)).copied()
+        self.broker.get().committed.get(&crate::kafka::fake::tp(partition)).map(|committed| committed.next.0)
     }
 
     pub(super) fn replayed(&self) -> u64 {

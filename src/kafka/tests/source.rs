@@ -6,11 +6,12 @@ use super::bench::{Bench, texts};
 use crate::{
     kafka::{
         KafkaSpoutOptions,
-        client::{CommitOutcome, SourceEvent},
+        client::{CommitOutcome, Committed, NextOffset, SourceEvent},
         fake::{FakeBroker, tp},
         format::{Decoder, Format},
     },
     metrics::DeadLetterReason,
+    state::{CommittedStart, OffsetRanges, SourcePosition, SourceStart},
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
 };
 
@@ -346,4 +347,128 @@ fn every_part_of_a_record_can_be_a_field() {
     };
     let mut bench = Bench::new(&broker, options);
     assert_eq!(texts(&bench.drain()), ["lines|0|0|null|7|line 0"]);
+}
+
+#[test]
+fn a_restart_replays_only_what_was_in_flight() {
+    let broker = broker(10);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    [3, 4, 7].iter().for_each(|at| bench.ack(&outs[*at]));
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(bench.committed(0), Some(0));
+    bench.ack(&outs[0]);
+    // Only what is done above the offset has changed since: the offset is not needed for a commit to be due.
+    bench.ack(&outs[8]);
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!((bench.committed(0), broker.get().commits.len()), (Some(1), 2));
+    bench.ack(&outs[9]);
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!((bench.committed(0), broker.get().commits.len()), (Some(1), 3));
+
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let again = bench.drain();
+    assert_eq!(texts(&again), ["line 1", "line 2", "line 5", "line 6"]);
+    assert_eq!(bench.replayed(), 4);
+    // Nothing is new.
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(broker.get().commits.len(), 3);
+    again.iter().for_each(|out| bench.ack(out));
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    assert_eq!(bench.committed(0), Some(10));
+}
+
+#[test]
+fn metadata_that_the_broker_finds_too_large_is_cut_and_the_same_offsets_are_committed() {
+    let broker = broker(1000);
+    broker.get().max_metadata = Some(100);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    outs.iter().skip(1).step_by(2).for_each(|out| bench.ack(out));
+    let number = bench.freeze();
+    let mut state = bench.commit(number);
+    bench.ack(&outs[0]);
+    for _ in 0..10 {
+        state = if state == CommitState::Pending { bench.commit_state() } else { state };
+    }
+    assert_eq!((state, bench.committed(0)), (CommitState::Done, Some(0)));
+    let metadata = broker.get().committed[&tp(0)].metadata.clone();
+    assert!(metadata.len() <= 100, "{metadata}");
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let again = bench.drain();
+    assert!(again.len() > 500 && again.len() < 1000, "{}", again.len());
+
+    // None at all is taken: the offset is committed all the same.
+    broker.get().max_metadata = Some(0);
+    bench.ack(&again[0]);
+    let number = bench.freeze();
+    let mut state = bench.commit(number);
+    for _ in 0..10 {
+        state = if state == CommitState::Pending { bench.commit_state() } else { state };
+    }
+    assert_eq!((state, bench.committed(0)), (CommitState::Done, Some(2)));
+    assert_eq!(broker.get().committed[&tp(0)].metadata, "");
+}
+
+#[test]
+fn metadata_of_another_tool_is_no_reason_to_stop() {
+    let broker = broker(4);
+    for text in ["", "NO_METADATA", "{\"topologyId\":\"t\"}", "stormglass:9:?"] {
+        let committed = Committed { next: NextOffset(2), metadata: text.to_owned() };
+        broker.get().committed.insert(tp(0), committed);
+        let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+        assert_eq!(texts(&bench.drain()), ["line 2", "line 3"]);
+    }
+}
+
+#[test]
+fn at_most_once_does_not_repeat_what_at_least_once_had_done() {
+    let broker = broker(10);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let outs = bench.drain();
+    [3, 4, 7].iter().for_each(|at| bench.ack(&outs[*at]));
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    let mut bench = Bench::with(&broker, KafkaSpoutOptions::default(), Delivery::AtMostOnce);
+    assert_eq!(texts(&bench.drain()), ["line 0", "line 1", "line 2", "line 5", "line 6", "line 8", "line 9"]);
+    assert_eq!((bench.commit_now(), bench.committed(0)), (CommitState::Done, Some(10)));
+}
+
+#[test]
+fn what_is_committed_is_known_before_anything_is_emitted() {
+    let broker = broker(5);
+    broker.produce(1, Some(b"other"));
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    assert_eq!(bench.spout.begins_at(bench.now).unwrap(), None);
+    let outs = bench.drain();
+    [0, 2].iter().for_each(|at| bench.ack(&outs[*at]));
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    broker.get().committed.remove(&tp(1));
+
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let mut starts = None;
+    for _ in 0..3 {
+        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+        starts = bench.spout.begins_at(bench.now).unwrap();
+    }
+    let mut done = OffsetRanges::new();
+    done.push(2, 3);
+    let committed = Some(CommittedStart { next: 1, done: done.clone(), commit: Some(1) });
+    let start =
+        |partition, committed| SourceStart { source: "lines".into(), topic: "lines".into(), partition, committed };
+    assert_eq!(starts, Some(vec![start(0, committed), start(1, None)]));
+
+    let outs = bench.drain();
+    bench.ack(&outs[0]);
+    bench.freeze();
+    let position = |partition, next, done: &OffsetRanges, started, committed| SourcePosition {
+        source: "lines".into(),
+        topic: "lines".into(),
+        partition,
+        next,
+        done: done.clone(),
+        started,
+        committed,
+    };
+    let frozen = [position(0, 3, &OffsetRanges::new(), 5, Some(1)), position(1, 0, &OffsetRanges::new(), 1, None)];
+    assert_eq!(bench.spout.frozen(), frozen);
 }
