@@ -4,8 +4,10 @@
 
 use criterion::{criterion_group, criterion_main};
 
+#[path = "engine/hop.rs"]
+mod hop;
 #[path = "engine/ledger.rs"]
 mod ledger;
 
-criterion_group!(benches, ledger::benches);
+criterion_group!(benches, ledger::benches, hop::benches);
 criterion_main!(benches);

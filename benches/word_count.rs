@@ -3,6 +3,9 @@
 //! `KAFKA_BOOTSTRAP=127.0.0.1:9092 cargo bench --bench word_count [-- LINES [ROUNDS]]`. Every run is a process of its
 //! own: (a) a hand-written single-threaded loop over the same client and the same counting map, (b) the engine without
 //! tracking, (c) at-most-once, (d) at-least-once with full trees. Runs are interleaved; medians are shown.
+//!
+//! `... --bench word_count -- memory [LINES]` runs (d) over LINES and over ten times as many, 1,000,000 and 10,000,000
+//! unless said: the largest resident set of each process.
 
 #![expect(
     clippy::print_stdout,
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let args: Vec<_> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let outcome = match args.first().map(String::as_str) {
         Some("by-hand") => by_hand::main(args.get(1..).unwrap_or_default()),
+        Some("memory") => memory(args.get(1..).unwrap_or_default()),
         _ => compare(&args),
     };
     match outcome {
@@ -49,12 +53,8 @@ fn main() -> ExitCode {
 }
 
 fn compare(args: &[String]) -> Result<()> {
-    let Ok(brokers) = env::var("KAFKA_BOOTSTRAP") else {
-        println!("KAFKA_BOOTSTRAP is not set: nothing measured");
-        return Ok(());
-    };
-    let number = |at: usize, otherwise: u64| args.get(at).and_then(|a| a.parse().ok()).unwrap_or(otherwise);
-    let (lines, rounds) = (number(0, 3_000_000), number(1, 3));
+    let Some(brokers) = brokers() else { return Ok(()) };
+    let (lines, rounds) = (number(args, 0, 3_000_000), number(args, 1, 3));
     for (zipf, shape) in [("0", "uniform"), ("1.0", "Zipf 1.0")] {
         let topic = format!("bench-lines-{}-{lines}", shape.replace([' ', '.'], "-"));
         load(&brokers, &topic, lines, zipf)?;
@@ -65,6 +65,32 @@ fn compare(args: &[String]) -> Result<()> {
             }
         }
         show(shape, lines, &measured);
+    }
+    Ok(())
+}
+
+fn brokers() -> Option<String> {
+    let found = env::var("KAFKA_BOOTSTRAP").ok();
+    if found.is_none() {
+        println!("KAFKA_BOOTSTRAP is not set: nothing measured");
+    }
+    found
+}
+
+fn number(args: &[String], at: usize, otherwise: u64) -> u64 {
+    args.get(at).and_then(|a| a.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Ten times more input, and how much more memory.
+fn memory(args: &[String]) -> Result<()> {
+    let Some(brokers) = brokers() else { return Ok(()) };
+    let few = number(args, 0, 1_000_000);
+    println!("| lines of {WORDS_A_LINE} words | peak MB | CPU s |\n|---|---|---|");
+    for lines in [few, 10 * few] {
+        let topic = format!("bench-memory-{lines}-{}", std::process::id());
+        load(&brokers, &topic, lines, "1.0")?;
+        let measured = run(&brokers, &topic, "at-least-once", 0)?;
+        println!("| {lines} | {:.0} | {:.1} |", measured.peak_bytes / 1e6, measured.cpu_seconds);
     }
     Ok(())
 }

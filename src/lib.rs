@@ -53,8 +53,8 @@
 //! | 1 | [`mod@tuple`] | what flows: values, ids, batches |
 //! | 2 | [`ack`] | is the tree done? pure |
 //! | 2 | [`state`] | what a bolt remembers, and how a restart finds it again. Pure |
-//! | 3 | [`topology`] | what the user draws, the ports to the outside, the test kit |
-//! | 4 | [`kafka`], [`runtime`] | the real client; executors, commits, supervision. Neither has heard of the other |
+//! | 3 | [`topology`] | what the user draws, the ports to the outside |
+//! | 4 | [`kafka`], [`runtime`] | the real client; executors, commits, supervision, the test kit. Neither has heard of the other |
 //! | 5 | [`topologies`], [`audit`] | topologies with a name; the independent recount |
 //! | 7 | [`service`] | command line, configuration, HTTP |
 //!

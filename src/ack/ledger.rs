@@ -200,6 +200,12 @@ impl Ledger {
         &self.counters
     }
 
+    /// Whether a tree is live in `slot`.
+    #[must_use]
+    pub fn is_live(&self, slot: usize) -> bool {
+        self.entries.get(slot).is_some_and(|entry| entry.generation != FREE)
+    }
+
     /// The tree in `slot` and for how many ticks it has made no progress. To be asked for every slot at least once in
     /// `2^16 - longest` ticks: an idle time above `longest` is set back to it, so that it cannot wrap to a short one.
     pub(super) fn idle(&mut self, slot: usize, now: Tick, longest: u16) -> Option<(RootId, u16)> {

@@ -101,6 +101,15 @@ impl Conductor {
         }
     }
 
+    /// Begins a commit, due or not, unless one goes on. True if it did.
+    pub(crate) fn commit(&mut self) -> bool {
+        let begun = self.committer.begin();
+        if let Some(step) = begun {
+            self.control.broadcast(Command::Commit(step));
+        }
+        begun.is_some()
+    }
+
     /// Does what is due. How the generation has ended, once it has: the executors are then to be stopped.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Ending> {
         match self.phase {
@@ -118,8 +127,7 @@ impl Conductor {
             Phase::Draining { deadline, ending } => {
                 if !self.is_quiet() {
                     self.commit_if_due(now);
-                } else if let Some(step) = self.committer.begin() {
-                    self.control.broadcast(Command::Commit(step));
+                } else if self.commit() {
                     self.phase = Phase::LastCommit { deadline, ending };
                 }
                 None
@@ -129,7 +137,7 @@ impl Conductor {
     }
 
     fn commit_if_due(&mut self, now: Instant) {
-        let moves = self.sum(|v| v.moves.load(Ordering::Relaxed));
+        let moves = self.moves();
         if moves == self.moves && now - self.last_commit < LONGEST_WITHOUT_COMMIT {
             if self.committer.due().is_some_and(|due| now >= due) {
                 self.committer.skip(now);
@@ -160,6 +168,11 @@ impl Conductor {
     /// Trees that are open now.
     pub(crate) fn open_trees(&self) -> usize {
         self.control.vitals.iter().map(|v| v.live.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Roots emitted and trees ended.
+    pub(crate) fn moves(&self) -> u64 {
+        self.sum(|v| v.moves.load(Ordering::Relaxed))
     }
 
     fn sum(&self, of: impl Fn(&super::vitals::Vitals) -> u64) -> u64 {

@@ -7,7 +7,7 @@
 //! generation does next), `commit` (the order of a commit), `executor` (one step of one thread, with
 //! `committing` and `telling`), `task` (one call of one
 //! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside), `stepper` (the
-//! same without threads).
+//! same without threads), `testkit` (components and topologies under test).
 //!
 //! Invariants:
 //! 1. Emitting never blocks: what a ring has no room for waits with its producer, and only spouts stop.
@@ -28,6 +28,7 @@ mod stepper;
 mod supervisor;
 mod task;
 mod telling;
+pub mod testkit;
 mod threads;
 mod vitals;
 mod wake;

@@ -24,6 +24,8 @@ pub struct Stepper {
     companions: Vec<Box<dyn Companion>>,
     conductor: Conductor,
     now: Instant,
+    /// True if the last step found nothing to do.
+    idle: bool,
 }
 
 impl std::fmt::Debug for Stepper {
@@ -41,7 +43,7 @@ impl Stepper {
         let now = Instant::ZERO;
         let Generation { executors, companions, control } = Generation::new(plan, options, metrics, now)?;
         let conductor = Conductor::new(control, plan.depth(), options, now);
-        Ok(Self { executors, companions, conductor, now })
+        Ok(Self { executors, companions, conductor, now, idle: false })
     }
 
     /// The virtual time.
@@ -67,10 +69,9 @@ impl Stepper {
                 return Err(EngineError::component(companion.name(), error));
             }
         }
+        self.idle = true;
         for executor in &mut self.executors {
-            match executor.step(before)? {
-                Step::Worked | Step::Idle { .. } | Step::Stopped => {}
-            }
+            self.idle &= executor.step(before)? != Step::Worked;
         }
         while let Ok(report) = self.conductor.control.reports.try_recv() {
             self.conductor.handle(report, before)?;
@@ -97,6 +98,28 @@ impl Stepper {
     /// Stops the spouts, as SIGTERM does.
     pub fn drain(&mut self) {
         self.conductor.drain(self.now);
+    }
+
+    /// True if the last step found nothing to do: only time, or the outside, brings more.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    /// Begins a commit now.
+    pub(super) fn commit(&mut self) {
+        self.conductor.commit();
+    }
+
+    /// Roots emitted and trees ended so far.
+    pub(super) fn moves(&self) -> u64 {
+        self.conductor.moves()
+    }
+
+    /// Inputs that a component's tasks hold now.
+    pub(super) fn held(&self, component: &str) -> usize {
+        let tasks = self.executors.iter().flat_map(|executor| &executor.tasks);
+        tasks.filter(|task| *task.context.component == *component).map(|task| task.output.held()).sum()
     }
 
     /// Trees that are open now.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::topology::{
-    Format, Grouping,
-    testkit::{BoltTester, MockSink, MockSpout, complete_topology, row, rows},
+use crate::{
+    runtime::testkit::{BoltTester, MockSink, MockSpout, complete_topology, row, rows},
+    topology::{Format, Grouping},
 };
 
 fn ends() -> Ends {

@@ -150,6 +150,14 @@ impl TopologyBuilder {
         self.declare(name.into(), factory)
     }
 
+    /// Gives a spout another factory, and one task. False if no spout has the name.
+    pub(crate) fn replace_spout(&mut self, name: &str, factory: Factory) -> bool {
+        let spout = self.components.iter_mut().find(|c| c.name == name && c.factory.kind() == "spout");
+        let Some(spout) = spout else { return false };
+        (spout.tasks, spout.factory) = (1, factory);
+        true
+    }
+
     fn declare<K>(&mut self, name: String, factory: Factory) -> Declaration<'_, K> {
         let component = Declared {
             name,

@@ -7,7 +7,7 @@
 //! `context` (what a task is told), `grouping` (which task gets a tuple), `output` (what a component emits into),
 //! `execution` (one call, from its input to its ack), `held` (inputs that a bolt keeps), `lane` (batches in the making),
 //! `trees` (live trees and their spouts), `builder` (a topology as it is declared), `build_error`, `validate` and `depth`
-//! (what is wrong with it), `plan` (a topology that was checked), `graph` (a plan drawn), `testkit` (components and topologies under test).
+//! (what is wrong with it), `plan` (a topology that was checked), `graph` (a plan drawn), `testkit` (the two ends of a topology under test).
 //!
 //! Invariants:
 //! 1. What a call has emitted is sent only after the call has succeeded.

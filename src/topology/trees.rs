@@ -106,9 +106,13 @@ impl Trees {
         Some(root)
     }
 
-    /// Whose tree it is.
-    pub(crate) fn owner(&self, root: RootId) -> Option<Owner> {
-        self.owners.get(root.slot()).copied()
+    /// The open trees of a spout.
+    fn open_of(&self, spout: usize) -> impl Iterator<Item = MessageId> {
+        let live = self.owners.iter().enumerate().filter(|(slot, _)| self.ledger.is_live(*slot));
+        live.filter_map(move |(_, owner)| match *owner {
+            Owner::Spout { task, id } if task == spout => Some(id),
+            Owner::Spout { .. } | Owner::Flush => None,
+        })
     }
 
     /// The root's edges were emitted; `xor` is all of them.
@@ -253,6 +257,16 @@ impl<'a> SpoutOutput<'a> {
     #[must_use]
     pub const fn is_tracked(&self) -> bool {
         self.trees.is_some()
+    }
+
+    /// Tuples emitted so far.
+    pub(crate) const fn emitted(&self) -> usize {
+        self.emitted
+    }
+
+    /// The spout's names for its trees that are open now, in no order.
+    pub(crate) fn open_trees(&self) -> impl Iterator<Item = MessageId> {
+        self.trees.iter().flat_map(|trees| trees.open_of(self.task))
     }
 
     /// Tuples emitted, and the first mistake made in emitting.

@@ -35,7 +35,7 @@ pub fn rows<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> Vec<Row> {
     texts.into_iter().map(|text| row(&[Value::Str(text.as_ref())])).collect()
 }
 
-pub(super) fn of_tuple(tuple: &Tuple<'_>) -> Row {
+pub(crate) fn of_tuple(tuple: &Tuple<'_>) -> Row {
     tuple.values().map(OwnedValue::from).collect()
 }
 

@@ -178,3 +178,42 @@ fn a_topology_that_is_not_sound_does_not_run() {
     let error = complete_topology(&TopologyBuilder::new("t"), [("nobody", vec![])]).unwrap_err();
     assert_eq!(error.what, "is mocked, but there is no spout of that name");
 }
+
+#[test]
+fn what_is_sent_to_a_task_by_number_is_seen() {
+    struct Deals;
+    impl Bolt for Deals {
+        fn execute(&mut self, input: &Tuple<'_>, out: &mut Output) -> ComponentResult {
+            let card = input.get(0);
+            out.emit_direct(OutStream::DEFAULT, usize::from(card.as_int() == Some(2)), &[card]);
+            Ok(())
+        }
+    }
+    let mut t = TopologyBuilder::new("t");
+    t.spout("in", || MockSpout::new(ints(1..3))).fields(["x"]);
+    t.bolt("deals", || Deals).reads("in", Grouping::Shuffle).fields(["x"]);
+    t.sink("hands", || MockSink).tasks(2).reads("deals", Grouping::Direct);
+    let ran = complete_topology(&t, []).unwrap();
+    assert_eq!((ran.of("deals").rows("default"), ran.of("hands").acked), (ints(1..3), 2));
+}
+
+#[test]
+fn what_is_only_emitted_by_ticks_and_flushes_is_seen() {
+    struct Late(i64);
+    impl Bolt for Late {
+        fn execute(&mut self, _: &Tuple<'_>, _: &mut Output) -> ComponentResult {
+            self.0 += 1;
+            Ok(())
+        }
+        fn tick(&mut self, _: Instant, out: &mut Output) -> ComponentResult {
+            out.emit(&[Value::Int(self.0)]);
+            Ok(())
+        }
+        fn flush(&mut self, out: &mut Output) -> ComponentResult {
+            out.emit(&[Value::Int(-self.0)]);
+            Ok(())
+        }
+    }
+    let late = BoltTester::new(|| Late(0), ["x"]).emits("default", ["n"]).tick_every(Duration::from_secs(3600));
+    assert_eq!(late.run(&ints(0..3)).unwrap().rows("default"), ints([-3, 3]));
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{MockSink, MockSpout, Observed, Row, Violation, complete, driver::Schedule, violation};
+use super::{MockSink, MockSpout, Observed, Row, Violation, complete, course::Schedule, violation};
 use crate::topology::{
     AckingBolt, Bolt, Factory, Grouping, Sink, Spout, TopologyBuilder,
     declared::{BoltKind, SinkKind, SpoutKind},
