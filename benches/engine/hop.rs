@@ -54,11 +54,10 @@ impl Line {
         let wanted = Arc::new(AtomicUsize::new(0));
         let mut t = TopologyBuilder::new("line");
         let of_spout = Arc::clone(&wanted);
-        t.spout("0", move || Numbers { wanted: Arc::clone(&of_spout), next: 0 }).fields(["n"]);
+        t.spout("hop-0", move || Numbers { wanted: Arc::clone(&of_spout), next: 0 }).fields(["n"]);
         for hop in 1..=HOPS {
-            let mut bolt = t.bolt(hop.to_string(), || Pass);
-            bolt.reads((hop - 1).to_string(), grouping.clone());
-            bolt.fields(["n"]);
+            let (name, before) = (format!("hop-{hop}"), format!("hop-{}", hop - 1));
+            t.bolt(name, || Pass).reads(before, grouping.clone()).fields(["n"]);
         }
         let plan = t.build().expect("the topology is sound");
         let metrics = Metrics::new("none").expect("metrics");
@@ -66,8 +65,8 @@ impl Line {
         Self {
             stepper: Stepper::new(&plan, &options, &metrics).expect("starts"),
             wanted,
-            executed: metrics.component(&HOPS.to_string()).executed,
-            acked: metrics.trees("0").acked,
+            executed: metrics.component(&format!("hop-{HOPS}")).executed,
+            acked: metrics.trees("hop-0").acked,
             rounds: 0,
             tracked: delivery.is_tracked(),
         }
