@@ -146,17 +146,28 @@ fn lines() -> Vec<String> {
     (0..20_000_u64).map(|l| (0..12).map(|w| word(l * 12 + w)).collect::<Vec<_>>().join(" ")).collect()
 }
 
+/// One measurement: nanoseconds a word.
+type Measurement = (&'static str, fn(&Arc<Vec<String>>) -> f64);
+
+const MEASUREMENTS: [Measurement; 4] = [
+    ("by-hand", |lines| by_hand(lines)),
+    ("untracked", |lines| engine(lines, Delivery::NoGuarantee, 1)),
+    ("tracked", |lines| engine(lines, Delivery::AtLeastOnce, 1)),
+    ("tracked-on-two", |lines| engine(lines, Delivery::AtLeastOnce, 2)),
+];
+
+/// `alone [ROUNDS [LINES]] [MEASUREMENT...]`: all measurements, or those that are named (for a profiler).
 fn main() {
     let lines = Arc::new(lines());
     println!("CPU ns a word, {} lines of {WORDS_A_LINE} words, 10,000 words", line_count());
     let rounds = std::env::args().filter_map(|a| a.parse().ok()).next().unwrap_or(5);
+    let named: Vec<String> = std::env::args().collect();
+    let mut wanted: Vec<Measurement> = MEASUREMENTS.to_vec();
+    if MEASUREMENTS.iter().any(|(name, _)| named.iter().any(|n| n == name)) {
+        wanted.retain(|(name, _)| named.iter().any(|n| n == name));
+    }
     for _ in 0..rounds {
-        println!(
-            "by hand {:5.1}   untracked {:5.1}   tracked {:5.1}   tracked on two executors {:5.1}",
-            by_hand(&lines),
-            engine(&lines, Delivery::NoGuarantee, 1),
-            engine(&lines, Delivery::AtLeastOnce, 1),
-            engine(&lines, Delivery::AtLeastOnce, 2),
-        );
+        let round: Vec<_> = wanted.iter().map(|(name, measure)| format!("{name} {:5.1}", measure(&lines))).collect();
+        println!("{}", round.join("   "));
     }
 }

@@ -15,7 +15,7 @@ use stormglass::{
         produce::{ProduceBatch, ProduceRecord},
     },
     metrics::process,
-    topologies::{Counts, for_each_word},
+    topologies::{Counts, words},
     tuple::KeyHash,
 };
 
@@ -75,11 +75,9 @@ impl Job {
                     SourceEvent::Records(block) => {
                         for at in 0..block.len() {
                             let line = block.value(at).and_then(|v| std::str::from_utf8(v).ok()).unwrap_or_default();
-                            let mut full = Ok(0);
-                            for_each_word(line, |word| {
-                                full = self.counts.add(KeyHash::of_bytes(word.as_bytes()), word)
-                            });
-                            full?;
+                            for word in words(line) {
+                                self.counts.add(KeyHash::of_bytes(word.as_bytes()), word)?;
+                            }
                         }
                         self.records += block.len() as u64;
                         self.note(&block);

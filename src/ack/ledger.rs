@@ -147,6 +147,32 @@ impl Ledger {
         if entry.xor == 0 { self.end(root, Ending::Done) } else { Outcome::Pending }
     }
 
+    /// One input acked, `xor` being its edge XOR the edges of all tuples anchored to it: [`Ledger::apply`] of
+    /// [`AckMessage::done`], for who stands next to the ledger and has no message to send.
+    #[inline]
+    pub fn ack(&mut self, root: RootId, xor: u64, effects: u16, tick: Tick) -> Outcome {
+        let Some(entry) = self.find(root) else {
+            return self.stale(&AckMessage::done(root, xor, u32::from(effects)));
+        };
+        let Some(effects_now) = entry.effects.checked_add(effects) else {
+            return self.apply(&AckMessage::done(root, xor, u32::from(effects)), tick);
+        };
+        entry.effects = effects_now;
+        entry.xor ^= xor;
+        entry.progress = tick;
+        let closed = entry.xor == 0;
+        self.counters.messages += 1;
+        self.counters.acks += 1;
+        if closed { self.end(root, Ending::Done) } else { Outcome::Pending }
+    }
+
+    /// The executor that owns the trees.
+    #[must_use]
+    #[inline]
+    pub const fn shard(&self) -> u16 {
+        self.shard
+    }
+
     /// Acks, a fail or a touch from a bolt.
     #[inline]
     pub fn apply(&mut self, message: &AckMessage, tick: Tick) -> Outcome {

@@ -96,16 +96,25 @@ impl AckMessage {
 /// assert_eq!(messages.len(), 2);
 /// assert_eq!((messages[0].root, messages[0].acks, messages[0].effects), (line, 12, 12));
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AckBuffer {
     messages: Vec<AckMessage>,
+    /// The message that acks fold into, apart from the others: an ack of the same tree touches nothing else. Without a
+    /// tree it is no message.
+    open: AckMessage,
+}
+
+impl Default for AckBuffer {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
 }
 
 impl AckBuffer {
     /// An empty buffer with room for `capacity` messages; it grows when needed and keeps what it has.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { messages: Vec::with_capacity(capacity) }
+        Self { messages: Vec::with_capacity(capacity), open: AckMessage::touch(RootId::NONE) }
     }
 
     /// An input of `root` is acked; `xor` is its edge XOR the edges of all tuples anchored to it.
@@ -129,31 +138,43 @@ impl AckBuffer {
     /// Adds a message, folding it into the last one where that loses nothing.
     #[inline]
     pub fn push(&mut self, message: AckMessage) {
+        if !self.open.fold(&message) {
+            self.open_with(message);
+        }
+    }
+
+    /// Goes on with another message.
+    fn open_with(&mut self, message: AckMessage) {
         if message.root.is_none() {
             return;
         }
-        if let Some(last) = self.messages.last_mut()
-            && last.fold(&message)
-        {
-            return;
+        self.close();
+        self.open = message;
+    }
+
+    /// Puts the open message to the others.
+    fn close(&mut self) {
+        let open = mem::replace(&mut self.open, AckMessage::touch(RootId::NONE));
+        if !open.root.is_none() {
+            self.messages.push(open);
         }
-        self.messages.push(message);
     }
 
     /// Messages after folding.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.messages.len()
+        self.messages.len() + usize::from(!self.open.root.is_none())
     }
 
     /// True if there is nothing to send.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.len() == 0
     }
 
     /// Takes all messages out, oldest first, and keeps the memory.
     pub fn drain(&mut self) -> vec::Drain<'_, AckMessage> {
+        self.close();
         self.messages.drain(..)
     }
 
@@ -161,6 +182,7 @@ impl AckBuffer {
     #[must_use]
     pub fn take(&mut self, mut spare: Vec<AckMessage>) -> Vec<AckMessage> {
         spare.clear();
+        self.close();
         mem::replace(&mut self.messages, spare)
     }
 }

@@ -245,7 +245,7 @@ impl Executor {
         let Some(task) = self.tasks.get_mut(index) else { return Ok(()) };
         self.own.call(task.id.0);
         task.output.swap_spare(&mut self.state.spare);
-        let result = task.run(batch, now);
+        let result = task.run(batch, &mut self.trees, now);
         self.collect(index);
         if let Some(task) = self.tasks.get_mut(index) {
             task.output.swap_spare(&mut self.state.spare);

@@ -11,7 +11,7 @@ use crate::{
     metrics::{ComponentMetrics, Counter, TreeMetrics},
     topology::{
         AckingBolt, BatchOutput, Bolt, ComponentError, ComponentResult, Factory, Input, Next, Output, Sink, Spout,
-        TaskContext,
+        TaskContext, Trees,
     },
     tuple::{Batch, TaskId},
 };
@@ -93,12 +93,12 @@ impl Task {
     }
 
     /// Works on a batch: every row of it is acked, failed or held afterwards.
-    pub(super) fn run(&mut self, batch: Batch, now: Instant) -> Result<(), EngineError> {
+    pub(super) fn run(&mut self, batch: Batch, trees: &mut Trees, now: Instant) -> Result<(), EngineError> {
         self.output.set_now(now);
         match &mut self.kind {
-            Kind::Bolt(_) => self.run_bolt(&batch)?,
+            Kind::Bolt(_) => self.run_bolt(&batch, trees)?,
             Kind::AckingBolt(_) => self.run_acking(&batch)?,
-            Kind::Sink(sink) => write_batch(&mut sink.sink, &batch, &mut self.output),
+            Kind::Sink(sink) => write_batch(&mut sink.sink, &batch, &mut self.output, trees),
             // The builder refuses a spout that reads.
             Kind::Spout(_) => {}
         }
@@ -106,11 +106,11 @@ impl Task {
         Ok(())
     }
 
-    fn run_bolt(&mut self, batch: &Batch) -> Result<(), EngineError> {
+    fn run_bolt(&mut self, batch: &Batch, trees: &mut Trees) -> Result<(), EngineError> {
         let mut next_row = 0;
         while next_row < batch.len() {
             let Kind::Bolt(bolt) = &mut self.kind else { return Ok(()) };
-            let mut out = BatchOutput::new(&mut self.output, next_row);
+            let mut out = BatchOutput::new(&mut self.output, Some(trees), next_row);
             let call = catch_unwind(AssertUnwindSafe(|| bolt.execute_batch(batch, &mut out)));
             match &call {
                 Ok(()) => fail_unreported(&mut out, batch),
@@ -298,14 +298,14 @@ fn execute_each(bolt: &mut dyn AckingBolt, batch: &Batch, output: &mut Output, n
     }
 }
 
-fn write_batch(sink: &mut Box<dyn Sink>, batch: &Batch, output: &mut Output) {
+fn write_batch(sink: &mut Box<dyn Sink>, batch: &Batch, output: &mut Output, trees: &mut Trees) {
     let mut tuples = batch.tuples_from(0);
     let call = catch_unwind(AssertUnwindSafe(|| {
         sink.write_batch(batch, &mut |result| {
             let Some(tuple) = tuples.next() else { return };
             output.begin(&tuple);
             match result {
-                Ok(()) => output.succeed(),
+                Ok(()) => output.succeed(Some(trees)),
                 Err(error) => output.fail_call(error),
             }
         });

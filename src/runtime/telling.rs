@@ -25,7 +25,8 @@ impl Executor {
             match end.owner {
                 Owner::Flush => self.end_flush(end)?,
                 Owner::Spout { task, .. } => {
-                    let failure = self.state.failures.remove(&end.root);
+                    let failures = &mut self.state.failures;
+                    let failure = if failures.is_empty() { None } else { failures.remove(&end.root) };
                     if let Some(Task { kind: Kind::Spout(spout), context, .. }) = self.tasks.get_mut(task) {
                         guarded(context, || {
                             tell_spout(spout, end, failure.as_ref(), now, &self.names);

@@ -17,5 +17,5 @@ mod word_count;
 pub use counts::{Counts, CountsFull};
 pub(crate) use registry::Numbers;
 pub use registry::{Ends, KNOWN, Known, TopologyError, TopologyOptions, topology};
-pub use split::{Split, for_each_word};
+pub use split::{Split, words};
 pub use word_count::{Count, EmitMode};

@@ -1,5 +1,7 @@
 //! Lines to words.
 
+use std::{slice, str::SplitWhitespace};
+
 use crate::{
     topology::{Bolt, ComponentError, ComponentResult, Output, TaskContext},
     tuple::{Tuple, Value},
@@ -21,7 +23,9 @@ impl Bolt for Split {
     #[inline]
     fn execute(&mut self, input: &Tuple<'_>, out: &mut Output) -> ComponentResult {
         let Some(line) = input.str(self.line) else { return Err(not_text("line", input.get(self.line))) };
-        for_each_word(line, |word| out.emit(&[Value::Str(word)]));
+        for word in words(line) {
+            out.emit(&[Value::Str(word)]);
+        }
         Ok(())
     }
 }
@@ -31,42 +35,74 @@ pub(super) fn not_text(field: &str, value: Value<'_>) -> ComponentError {
     ComponentError::permanent(format!("field \"{field}\" is {} and not text", value.kind()))
 }
 
-/// Calls `found` with each word, as `str::split_whitespace` would give them.
+/// The words of a line, as `str::split_whitespace` would give them, eight bytes at a time where they are ASCII.
 #[inline]
-pub fn for_each_word(line: &str, mut found: impl FnMut(&str)) {
+#[must_use]
+pub fn words(line: &str) -> Words<'_> {
     if !line.is_ascii() {
-        return line.split_whitespace().for_each(found);
+        return Words { unicode: Some(line.split_whitespace()), ..Words::ascii("") };
     }
-    let mut start = 0;
-    let mut space_at = |at: usize| {
-        if start < at {
-            found(line.get(start..at).unwrap_or_default());
+    Words::ascii(line)
+}
+
+/// See [`words`].
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    line: &'a str,
+    eights: slice::Iter<'a, [u8; 8]>,
+    /// What is left behind them, with blanks to end the last word.
+    last: Option<[u8; 8]>,
+    /// Where in the line the present eight bytes begin, and their spaces that were not looked at.
+    base: usize,
+    spaces: u64,
+    /// Where the next word begins, or a space.
+    start: usize,
+    /// The words of a line that is not ASCII.
+    unicode: Option<SplitWhitespace<'a>>,
+}
+
+impl<'a> Words<'a> {
+    #[inline]
+    fn ascii(line: &'a str) -> Self {
+        let (eights, rest) = line.as_bytes().as_chunks::<8>();
+        let mut last = [b' '; 8];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        let base = 0_usize.wrapping_sub(8);
+        Self { line, eights: eights.iter(), last: Some(last), base, spaces: 0, start: 0, unicode: None }
+    }
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a str;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a str> {
+        if let Some(unicode) = &mut self.unicode {
+            return unicode.next();
         }
-        start = at + 1;
-    };
-    let (chunks, rest) = line.as_bytes().as_chunks::<8>();
-    for (at, chunk) in (0..).step_by(8).zip(chunks) {
-        let mut spaces = spaces(u64::from_le_bytes(*chunk));
-        while spaces != 0 {
-            space_at(at + spaces.trailing_zeros() as usize / 8);
-            spaces &= spaces - 1;
+        loop {
+            while self.spaces == 0 {
+                let eight = self.eights.next().copied().or_else(|| self.last.take())?;
+                self.spaces = spaces(u64::from_le_bytes(eight));
+                self.base = self.base.wrapping_add(8);
+            }
+            let (start, end) = (self.start, self.base + self.spaces.trailing_zeros() as usize / 8);
+            self.spaces &= self.spaces - 1;
+            self.start = end + 1;
+            if start < end {
+                return self.line.get(start..end);
+            }
         }
     }
-    for (at, &byte) in (line.len() - rest.len()..).zip(rest) {
-        if is_space(byte) {
-            space_at(at);
-        }
-    }
-    space_at(line.len());
 }
 
 /// The ASCII part of Unicode's `White_Space`.
-#[inline]
+#[cfg(test)]
 const fn is_space(byte: u8) -> bool {
     byte == b' ' || byte.wrapping_sub(b'\t') < 5
 }
 
-/// The same for eight ASCII bytes at once: the top bit of each that is white space. No sum carries into the next byte,
+/// Of eight ASCII bytes, the top bit of each that is white space as Unicode's `White_Space` has it. No sum carries into the next byte,
 /// for both its terms are below 128.
 #[inline]
 const fn spaces(eight: u64) -> u64 {
@@ -101,9 +137,7 @@ mod tests {
     proptest! {
         #[test]
         fn words_are_those_of_the_standard_library(line in "[ -~\\x00-\\x20]{0,40}|.{0,40}|[ a\u{a0}\u{85}\u{2003}ü\\t\\x0b]{0,20}") {
-            let mut words = Vec::new();
-            for_each_word(&line, |word| words.push(word.to_owned()));
-            prop_assert_eq!(words, line.split_whitespace().collect::<Vec<_>>());
+            prop_assert_eq!(words(&line).collect::<Vec<_>>(), line.split_whitespace().collect::<Vec<_>>());
         }
     }
 }

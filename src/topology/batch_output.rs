@@ -1,6 +1,6 @@
 //! What a bolt reports into when it works on a whole batch.
 
-use super::{ComponentError, Output};
+use super::{ComponentError, Output, trees::Trees};
 use crate::tuple::Tuple;
 
 /// The rows of a batch are reported one after the other: [`BatchOutput::begin`], emits, then [`BatchOutput::done`] or
@@ -8,12 +8,14 @@ use crate::tuple::Tuple;
 #[derive(Debug)]
 pub struct BatchOutput<'a> {
     output: &'a mut Output,
+    /// The trees of the executor that the task is on.
+    trees: Option<&'a mut Trees>,
     next: usize,
 }
 
 impl<'a> BatchOutput<'a> {
-    pub(crate) const fn new(output: &'a mut Output, first_row: usize) -> Self {
-        Self { output, next: first_row }
+    pub(crate) const fn new(output: &'a mut Output, trees: Option<&'a mut Trees>, first_row: usize) -> Self {
+        Self { output, trees, next: first_row }
     }
 
     /// The row that is reported next: not 0 if the batch's first rows were reported before a panic.
@@ -40,7 +42,7 @@ impl<'a> BatchOutput<'a> {
     #[inline]
     pub fn done(&mut self) {
         self.next += 1;
-        self.output.succeed();
+        self.output.succeed(self.trees.as_deref_mut());
     }
 
     /// The row has failed.

@@ -7,6 +7,7 @@ use super::{
     held::{Fate, HeldEntry, Place},
     lane::{Lane, Outbox},
     output::{Output, OutputSettings, Staged},
+    trees::Trees,
 };
 use crate::{
     ack::AckBuffer,
@@ -27,6 +28,8 @@ pub(crate) struct TreeFailure {
 pub(super) struct Execution {
     /// Counts calls: a lane that was not touched in this one has nothing to take back.
     number: u64,
+    /// Tells the calls of this task from those of others that share the pulse.
+    pulse_base: u64,
     root: RootId,
     edge: Edge,
     /// Further trees of the input.
@@ -47,6 +50,7 @@ impl Execution {
     pub(super) fn new(settings: &OutputSettings) -> Self {
         Self {
             number: 1,
+            pulse_base: u64::from(settings.task.0) << 48,
             root: RootId::NONE,
             edge: Edge::UNTRACKED,
             further: Vec::new(),
@@ -99,6 +103,17 @@ impl Execution {
             place.emitted(index);
         }
         lane.push(self.root, edge, key, values)
+    }
+
+    /// [`Execution::send`], out of line: for groupings that choose several lanes.
+    pub(super) fn send_cold(
+        &mut self,
+        lane: &mut Lane,
+        key: KeyHash,
+        values: &[Value<'_>],
+        outbox: &mut Outbox,
+    ) -> Result<(), BatchFull> {
+        self.send(lane, key, values, outbox)
     }
 
     /// Puts a tuple that is in no tree into a lane.
@@ -171,15 +186,16 @@ impl Output {
         Ok(xor)
     }
 
-    /// The call has succeeded: its input is acked and what it emitted will be sent.
+    /// The call has succeeded: its input is acked and what it emitted will be sent. The ack goes straight to `trees`, if
+    /// they are at hand and the input is of one of them.
     #[inline]
-    pub(crate) fn succeed(&mut self) {
+    pub(crate) fn succeed(&mut self, trees: Option<&mut Trees>) {
         if self.misuse.is_some() {
             return self.fail_misused();
         }
         self.counts.executed += 1;
         self.counts.acked += 1;
-        self.ack_input();
+        self.ack_input(trees);
         self.end_call();
     }
 
@@ -187,22 +203,23 @@ impl Output {
     fn end_call(&mut self) {
         self.execution.number += 1;
         // Only this thread writes it: no need for an atomic addition.
-        let calls = self.settings.pulse.load(Ordering::Relaxed);
-        self.settings.pulse.store(calls + 1, Ordering::Relaxed);
+        self.settings.pulse.store(self.execution.pulse_base | self.execution.number, Ordering::Relaxed);
         if !self.staged.is_empty() {
             self.apply_staged();
         }
     }
 
     #[inline]
-    fn ack_input(&mut self) {
+    fn ack_input(&mut self, trees: Option<&mut Trees>) {
         let Execution { root, edge, xor, .. } = self.execution;
         if root.is_none() {
             return;
         }
+        let xor = edge.bits() ^ xor;
         let effects = u32::from(self.settings.effects);
-        if let Some(acks) = self.acks.get_mut(root.shard()) {
-            acks.ack(root, edge.bits() ^ xor, effects);
+        let direct = trees.is_some_and(|trees| trees.ack(root, xor, u16::from(self.settings.effects)));
+        if !direct && let Some(acks) = self.acks.get_mut(root.shard()) {
+            acks.ack(root, xor, effects);
         }
         for place in &self.execution.further {
             ack_place(&mut self.acks, place, effects);
@@ -244,7 +261,7 @@ impl Output {
             return self.fail_misused();
         }
         match fate {
-            Fate::Ack => self.succeed(),
+            Fate::Ack => self.succeed(None),
             // The call itself has succeeded: what it did to other inputs is in force.
             Fate::Fail(error) => {
                 self.counts.executed += 1;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ack::AckBuffer,
-    tuple::{KeyHash, TaskId, Value},
+    tuple::{BatchFull, KeyHash, TaskId, Value},
 };
 
 /// A task's way out. Emitting never blocks, and nothing emitted is visible before the call that emitted it has returned
@@ -111,8 +111,19 @@ impl Output {
     pub fn emit_on(&mut self, stream: OutStream, values: &[Value<'_>]) {
         let Self { streams, listed, execution, outbox, misuse, .. } = self;
         let Some(stream) = checked(streams, stream, values, misuse) else { return };
-        for reader in &mut stream.readers {
-            reader.route(values, listed, misuse, |lane, key| execution.send(lane, key, values, outbox));
+        for Reader { router, lanes } in &mut stream.readers {
+            let choice = router.choose(values, lanes.len(), listed);
+            if let Choice::One(lane, key) = choice
+                && let Some(lane) = lanes.get_mut(lane)
+            {
+                if execution.send(lane, key, values, outbox).is_err() {
+                    too_large(misuse);
+                }
+            } else {
+                route_to_several(lanes, choice, listed, misuse, |lane| {
+                    execution.send_cold(lane, KeyHash(0), values, outbox)
+                });
+            }
         }
     }
 
@@ -185,14 +196,13 @@ impl Output {
 }
 
 impl Reader {
-    #[expect(clippy::inline_always, reason = "see emit_on")]
-    #[inline(always)]
+    /// Sends to the lanes that the grouping chooses.
     fn route(
         &mut self,
         values: &[Value<'_>],
         listed: &mut Vec<usize>,
         misuse: &mut Option<ComponentError>,
-        mut send: impl FnMut(&mut Lane, KeyHash) -> Result<(), crate::tuple::BatchFull>,
+        mut send: impl FnMut(&mut Lane, KeyHash) -> Result<(), BatchFull>,
     ) {
         let choice = self.router.choose(values, self.lanes.len(), listed);
         if let Choice::One(lane, key) = choice
@@ -203,32 +213,32 @@ impl Reader {
             }
             return;
         }
-        self.route_to_several(choice, listed, misuse, send);
+        route_to_several(&mut self.lanes, choice, listed, misuse, |lane| send(lane, KeyHash(0)));
     }
+}
 
-    #[cold]
-    fn route_to_several(
-        &mut self,
-        choice: Choice,
-        listed: &[usize],
-        misuse: &mut Option<ComponentError>,
-        mut send: impl FnMut(&mut Lane, KeyHash) -> Result<(), crate::tuple::BatchFull>,
-    ) {
-        let lanes = self.lanes.len();
-        let mut send_to = |lane: Option<&mut Lane>, at: usize| match lane {
-            Some(lane) => {
-                if send(lane, KeyHash(0)).is_err() {
-                    too_large(misuse);
-                }
+#[cold]
+fn route_to_several(
+    lanes: &mut [Lane],
+    choice: Choice,
+    listed: &[usize],
+    misuse: &mut Option<ComponentError>,
+    mut send: impl FnMut(&mut Lane) -> Result<(), BatchFull>,
+) {
+    let tasks = lanes.len();
+    let mut send_to = |lane: Option<&mut Lane>, at: usize| match lane {
+        Some(lane) => {
+            if send(lane).is_err() {
+                too_large(misuse);
             }
-            None => no_such_task(misuse, at, lanes),
-        };
-        match choice {
-            Choice::Nowhere => {}
-            Choice::One(at, _) => send_to(None, at),
-            Choice::Every => self.lanes.iter_mut().enumerate().for_each(|(at, l)| send_to(Some(l), at)),
-            Choice::Listed => listed.iter().for_each(|&at| send_to(self.lanes.get_mut(at), at)),
         }
+        None => no_such_task(misuse, at, tasks),
+    };
+    match choice {
+        Choice::Nowhere => {}
+        Choice::One(at, _) => send_to(None, at),
+        Choice::Every => lanes.iter_mut().enumerate().for_each(|(at, lane)| send_to(Some(lane), at)),
+        Choice::Listed => listed.iter().for_each(|&at| send_to(lanes.get_mut(at), at)),
     }
 }
 
@@ -259,7 +269,7 @@ fn wrong_stream(stream: Option<&Stream>, values: usize, misuse: &mut Option<Comp
 
 #[cold]
 fn too_large(misuse: &mut Option<ComponentError>) {
-    let limit = crate::tuple::BatchFull;
+    let limit = BatchFull;
     *misuse = Some(ComponentError::permanent(format!("emitted too much in one call: {limit}")));
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::{ComponentError, MessageId, OutStream, Output};
 use crate::{
-    ack::{AckMessage, Expired, Ledger, Outcome, Timeouts},
+    ack::{AckMessage, Expired, Ledger, Outcome, Tick, Timeouts},
     clock::Instant,
     tuple::{Edge, RootId, Value},
 };
@@ -46,6 +46,8 @@ pub(crate) struct Trees {
     /// Of the tree that uses a slot now, or used it last. Indexed by slot.
     owners: Vec<Owner>,
     timeouts: Option<Timeouts>,
+    /// As the timeouts have it.
+    tick: Tick,
     expired: Vec<Expired>,
     ended: Vec<Ended>,
     failed: FailedTrees,
@@ -83,6 +85,7 @@ impl Trees {
         Self {
             ledger,
             owners: Vec::new(),
+            tick: timeouts.as_ref().map_or(Tick(0), Timeouts::tick),
             timeouts,
             expired: Vec::new(),
             ended: Vec::new(),
@@ -90,13 +93,9 @@ impl Trees {
         }
     }
 
-    fn tick(&self) -> crate::ack::Tick {
-        self.timeouts.as_ref().map_or(crate::ack::Tick(0), Timeouts::tick)
-    }
-
     /// A new tree; `None` if there are as many as there can be.
     pub(crate) fn open(&mut self, owner: Owner) -> Option<RootId> {
-        let root = self.ledger.open(self.tick())?;
+        let root = self.ledger.open(self.tick)?;
         if self.owners.len() <= root.slot() {
             self.owners.resize(root.slot() + 1, Owner::Flush);
         }
@@ -117,7 +116,7 @@ impl Trees {
 
     /// The root's edges were emitted; `xor` is all of them.
     pub(crate) fn begin(&mut self, root: RootId, xor: u64) {
-        let outcome = self.ledger.begin(root, xor, self.tick());
+        let outcome = self.ledger.begin(root, xor, self.tick);
         self.note(root, outcome);
     }
 
@@ -127,17 +126,30 @@ impl Trees {
         let _: Outcome = self.ledger.abandon(root);
     }
 
+    /// An input was acked by a task of this executor. False, and nothing happens, if the tree is another's.
+    #[inline]
+    pub(crate) fn ack(&mut self, root: RootId, xor: u64, effects: u16) -> bool {
+        if root.shard() != usize::from(self.ledger.shard()) {
+            return false;
+        }
+        match self.ledger.ack(root, xor, effects, self.tick) {
+            Outcome::Pending => {}
+            outcome => self.note(root, outcome),
+        }
+        true
+    }
+
     /// Messages from tasks.
     pub(crate) fn apply(&mut self, messages: impl IntoIterator<Item = AckMessage>) {
-        let tick = self.tick();
         for message in messages {
-            match self.ledger.apply(&message, tick) {
+            match self.ledger.apply(&message, self.tick) {
                 Outcome::Pending => {}
                 outcome => self.note(message.root, outcome),
             }
         }
     }
 
+    #[inline(never)]
     fn note(&mut self, root: RootId, outcome: Outcome) {
         let ending = match outcome {
             Outcome::Pending | Outcome::Stale { effects: 0 } => return,
@@ -167,7 +179,9 @@ impl Trees {
     /// Moves time; ends the trees that are due. `oldest_queued` is asked for only if some may be.
     pub(crate) fn advance(&mut self, now: Instant, oldest_queued: impl FnOnce() -> Option<Instant>) {
         let Some(timeouts) = &mut self.timeouts else { return };
-        if !timeouts.advance(now) || self.ledger.live() == 0 {
+        let due = timeouts.advance(now);
+        self.tick = timeouts.tick();
+        if !due || self.ledger.live() == 0 {
             return;
         }
         timeouts.expire(&mut self.ledger, oldest_queued(), &mut self.expired);

@@ -122,13 +122,16 @@ pub fn murmur2(data: &[u8]) -> u32 {
         k ^= k >> 24;
         h = h.wrapping_mul(M) ^ k.wrapping_mul(M);
     }
-    let tail = words.remainder();
-    if !tail.is_empty() {
-        for (at, &byte) in tail.iter().enumerate() {
-            h ^= u32::from(byte) << (8 * at);
-        }
-        h = h.wrapping_mul(M);
-    }
+    let rest = data.len() % 4;
+    let tail = match data {
+        // The last four bytes, of which the first were hashed already: a loop over one, two or three bytes is one that
+        // the processor guesses wrong.
+        [.., a, b, c, d] => u64::from(u32::from_le_bytes([*a, *b, *c, *d])) >> (8 * (4 - rest)),
+        short => short.iter().rev().fold(0, |tail, byte| tail << 8 | u64::from(*byte)),
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "three bytes at most")]
+    let with_tail = (h ^ tail as u32).wrapping_mul(M);
+    h = if rest == 0 { h } else { with_tail };
     h ^= h >> 13;
     h = h.wrapping_mul(M);
     h ^ (h >> 15)
