@@ -120,6 +120,19 @@ impl World {
         }
     }
 
+    /// A bolt next to the ledger acks an input: nothing is on the way.
+    pub(super) fn ack_here(&mut self, which: usize, effects: u16) {
+        let Some(input) = take(&mut self.inputs, which) else { return };
+        for (root, edges) in input.edges {
+            let xor = edges.iter().fold(input.emitted, |xor, edge| xor ^ edge);
+            let effects = u32::from(effects);
+            let part = Part::Ack { root, edges, effects };
+            let letter = Letter { message: AckMessage::done(root, xor, effects), parts: vec![part] };
+            let outcome = self.ledger.ack(root, xor, effects as u16, TICK);
+            assert_eq!(outcome, self.reference.deliver(&letter));
+        }
+    }
+
     pub(super) fn fail(&mut self, which: usize, buffer: usize, effects: u32) {
         let Some(input) = take(&mut self.inputs, which) else { return };
         let (buffer, parts) = &mut self.buffers[buffer % BUFFERS];
