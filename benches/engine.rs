@@ -8,6 +8,8 @@ use criterion::{criterion_group, criterion_main};
 mod hop;
 #[path = "engine/ledger.rs"]
 mod ledger;
+#[path = "engine/store.rs"]
+mod store;
 
-criterion_group!(benches, ledger::benches, hop::benches);
+criterion_group!(benches, ledger::benches, hop::benches, store::benches);
 criterion_main!(benches);
