@@ -1,6 +1,6 @@
 //! The port to the changelog: where the stores of a topology are kept outside the process.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{CommitNumber, ComponentResult};
 use crate::state::{Changes, Position};
@@ -96,4 +96,29 @@ pub trait Changelog: Send {
 }
 
 /// Makes a changelog for each generation.
-pub type ChangelogFactory = Arc<dyn Fn(&[StoreFormat]) -> ComponentResult<Box<dyn Changelog>> + Send + Sync>;
+#[derive(Clone)]
+pub struct ChangelogFactory(Arc<Make>);
+
+type Make = dyn Fn(&[StoreFormat]) -> ComponentResult<Box<dyn Changelog>> + Send + Sync;
+
+impl ChangelogFactory {
+    /// `make` is given the topology's stores in the order of their [`StoreId`].
+    #[must_use]
+    pub fn new(make: impl Fn(&[StoreFormat]) -> ComponentResult<Box<dyn Changelog>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    /// A changelog for these stores.
+    ///
+    /// # Errors
+    /// If it cannot work at all; the sentence is for the user.
+    pub fn make(&self, stores: &[StoreFormat]) -> ComponentResult<Box<dyn Changelog>> {
+        (self.0)(stores)
+    }
+}
+
+impl fmt::Debug for ChangelogFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChangelogFactory")
+    }
+}
