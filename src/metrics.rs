@@ -117,6 +117,9 @@ table! {
     trees_started_total Counter "1" ["component"] "Tuple trees that a spout has started.";
     trees_completed_total Counter "1" ["component" "outcome"] "Tuple trees that ended, by how.";
     records_replayed_total Counter "1" ["reason"] "Records emitted again, by why.";
+    records_left_unfinished_total Counter "1" [] "Records emitted and not committed when their partition went to another member, which emits them again; an upper bound.";
+    records_lost_total Counter "1" [] "Records deleted before they were read, where that is skipped; an upper bound.";
+    late_acks_total Counter "1" [] "Acks and failures of records whose partition had left: ignored.";
     duplicates_total Counter "1" ["outcome"] "Effects that were repeated, by whether anybody outside can see them.";
     dead_letters_total Counter "1" ["reason"] "Records given up and written to the dead-letter topic, by why.";
     kafka_records_consumed_total Counter "1" ["topic"] "Records read from a topic.";
@@ -196,6 +199,7 @@ impl Metrics {
             drop(self.rebalances(*event));
         }
         drop(self.commits());
+        drop((self.left_unfinished(), self.records_lost(), self.late_acks()));
     }
 
     /// What `/readyz` answers, and why.
@@ -239,6 +243,27 @@ impl Metrics {
     #[must_use]
     pub fn replayed(&self, reason: ReplayReason) -> Counter {
         Counter(self.0.families.records_replayed_total.with_label_values(&[reason.label()]))
+    }
+
+    /// Records that another member emits again because their partition went to it.
+    #[must_use]
+    pub fn left_unfinished(&self) -> Counter {
+        let none: &[&str] = &[];
+        Counter(self.0.families.records_left_unfinished_total.with_label_values(none))
+    }
+
+    /// Records that were deleted before they were read, and skipped.
+    #[must_use]
+    pub fn records_lost(&self) -> Counter {
+        let none: &[&str] = &[];
+        Counter(self.0.families.records_lost_total.with_label_values(none))
+    }
+
+    /// Acks and failures that came when the partition had left.
+    #[must_use]
+    pub fn late_acks(&self) -> Counter {
+        let none: &[&str] = &[];
+        Counter(self.0.families.late_acks_total.with_label_values(none))
     }
 
     /// Effects that were repeated.

@@ -32,6 +32,13 @@ pub(super) enum Read {
         epoch: AssignmentEpoch,
         next: NextOffset,
     },
+    /// The partition's topic was made anew: what follows has nothing to do with what came before.
+    Anew {
+        partition: TopicPartition,
+        epoch: AssignmentEpoch,
+        /// Where reading ends, if it does.
+        end: Option<NextOffset>,
+    },
 }
 
 impl Read {
@@ -39,7 +46,7 @@ impl Read {
     pub(super) const fn epoch(&self) -> AssignmentEpoch {
         match self {
             Self::Records(block) => block.epoch,
-            Self::End { epoch, .. } => *epoch,
+            Self::End { epoch, .. } | Self::Anew { epoch, .. } => *epoch,
         }
     }
 }

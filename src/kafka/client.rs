@@ -169,8 +169,8 @@ pub enum SourceEvent {
         partition: TopicPartition,
         /// Its assignment.
         epoch: AssignmentEpoch,
-        /// What happened and what to do.
-        message: String,
+        /// The offset, if the client knows it.
+        next: Option<NextOffset>,
     },
     /// The answer to a commit. Each commit has exactly one, in the order of the calls.
     Committed {
@@ -235,7 +235,8 @@ pub trait SourceClient: Send {
     fn unassign(&mut self) -> Result<(), ClientError>;
 
     /// Stops delivering records of these partitions; what was fetched ahead is dropped and fetched again after
-    /// [`SourceClient::resume`]. Partitions that are not assigned are ignored.
+    /// [`SourceClient::resume`]. Partitions that are not assigned are ignored; one that is let go and comes back is not
+    /// paused.
     ///
     /// # Errors
     /// Only what this client cannot recover from.

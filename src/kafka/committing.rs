@@ -35,6 +35,7 @@ impl KafkaSpout {
             let slot = self.find(&value.partition).and_then(|at| self.slots.get_mut(at)?.as_mut());
             if let Some(slot) = slot.filter(|slot| slot.partition.epoch == value.epoch) {
                 slot.partition.committed = Some(value.done.clone());
+                slot.partition.awaits_commit = false;
             }
         }
         if let Some(why) = &answer.too_large {
@@ -57,6 +58,7 @@ impl KafkaSpout {
             let slot = self.find(&value.partition).and_then(|at| self.slots.get_mut(at)?.as_mut());
             if let Some(slot) = slot {
                 slot.partition.asked = Some(value.done.clone());
+                slot.partition.awaits_commit = true;
             }
         }
     }
@@ -67,7 +69,7 @@ impl KafkaSpout {
         if self.delivery != Delivery::AtMostOnce || self.ahead.is_some() {
             return;
         }
-        let waits = |p: &Partition| p.frontier.next_seq() > p.allowed;
+        let waits = |p: &Partition| p.frontier.next_seq() > p.allowed && !p.leaving;
         let values: Vec<_> = self.live().filter(|p| waits(p)).filter_map(Partition::freeze_ahead).collect();
         if values.is_empty() {
             return;

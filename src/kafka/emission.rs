@@ -134,6 +134,9 @@ impl KafkaSpout {
 
     fn emit_retry(&mut self, at: usize, out: &mut SpoutOutput<'_>) -> bool {
         let Some(Some(Slot { partition, .. })) = self.slots.get_mut(at) else { return false };
+        if partition.leaving {
+            return false;
+        }
         let Some((seq, reason)) = partition.retries.pop_due(self.now) else { return false };
         let mut emitter = Emitter { options: &self.options, scratch: &mut self.scratch, out };
         // A record that is open is held, and one that was emitted decodes again.
@@ -142,6 +145,7 @@ impl KafkaSpout {
             && matches!(emitter.emit(at, (partition, block), place, seq), Emitted::Yes)
         {
             self.in_flight += 1;
+            partition.in_flight += 1;
             self.metrics.replayed(reason).add(1);
         }
         partition.pending = pending;
@@ -170,6 +174,7 @@ impl KafkaSpout {
         if again > 0 {
             self.metrics.replayed(partition.replay_reason).add(again);
         }
+        partition.in_flight += emitted;
         self.in_flight += emitted;
         let mut decided = std::mem::take(&mut self.decided);
         for seq in decided.done.drain(..) {
@@ -182,11 +187,11 @@ impl KafkaSpout {
         records
     }
 
-    /// Decides what becomes of a record whose tree has failed. False if its partition has left.
-    pub(super) fn judge(&mut self, now: Instant, (at, seq): (usize, Seq), failure: Failure<'_>, effects: u64) -> bool {
-        let Some(Some(Slot { partition, .. })) = self.slots.get_mut(at) else { return false };
-        if !partition.owns(seq) || !partition.frontier.is_open(seq) {
-            return false;
+    /// Decides what becomes of a record whose tree has failed.
+    pub(super) fn judge(&mut self, now: Instant, (at, seq): (usize, Seq), failure: Failure<'_>, effects: u64) {
+        let Some(Some(Slot { partition, .. })) = self.slots.get_mut(at) else { return };
+        if !partition.frontier.is_open(seq) {
+            return;
         }
         let (component, error, retriable, reason) = match failure {
             Failure::Failed { component, error, retriable } => (component, error, retriable, ReplayReason::Fail),
@@ -198,7 +203,6 @@ impl KafkaSpout {
             Verdict::Permanent => self.give_up((at, seq), (DeadLetterReason::Permanent, error), component),
             Verdict::Exhausted => self.give_up((at, seq), (DeadLetterReason::RetriesExhausted, error), component),
         }
-        true
     }
 
     /// Sends a record to the dead-letter topic; it is done when the broker has it there.
@@ -225,6 +229,7 @@ impl KafkaSpout {
             ],
         };
         self.letters.push(&letter, (at, seq));
+        partition.in_flight += 1;
         if self.given_up.len() == GIVEN_UP {
             self.given_up.pop_front();
         }
@@ -233,7 +238,7 @@ impl KafkaSpout {
 
     /// When there is something to do without any news.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let retries = self.slots.iter().flatten().filter_map(|slot| slot.partition.retries.next_due());
+        let retries = self.live().filter(|partition| !partition.leaving).filter_map(|p| p.retries.next_due());
         let letters = (self.letters.in_flight() > 0).then(|| now + LOOK_AGAIN);
         let orders = self.orders.as_ref().is_some_and(|orders| !orders.has_room()).then(|| now + LOOK_AGAIN);
         let again = self.ahead.as_ref().and_then(Round::send_again_at);

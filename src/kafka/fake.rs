@@ -25,6 +25,8 @@ pub(super) struct FakeRecord {
 #[derive(Debug, Default)]
 pub(super) struct FakePartition {
     pub(super) records: Vec<FakeRecord>,
+    /// Offsets below were deleted.
+    pub(super) low: i64,
     /// Behind the last offset, whatever it held.
     pub(super) end: i64,
 }
@@ -45,12 +47,20 @@ pub(super) struct Broker {
     pub(super) paused: Vec<TopicPartition>,
     pub(super) recycled: usize,
     pub(super) polls_without_records: usize,
-    /// Events to come.
-    pub(super) events: VecDeque<SourceEvent>,
+    /// Events to come, and for which member.
+    events: VecDeque<(usize, SourceEvent)>,
+    /// Members get only what is given to them.
+    pub(super) shared: bool,
+    /// Partitions that were revoked or lost, and by which member they were let go.
+    pub(super) let_go: Vec<(usize, TopicPartition)>,
 }
 
+/// The broker as one member of the group sees it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FakeBroker(Arc<Mutex<Broker>>);
+pub(super) struct FakeBroker {
+    broker: Arc<Mutex<Broker>>,
+    member: usize,
+}
 
 pub(super) fn tp(partition: i32) -> TopicPartition {
     TopicPartition::new("lines", partition)
@@ -58,7 +68,12 @@ pub(super) fn tp(partition: i32) -> TopicPartition {
 
 impl FakeBroker {
     pub(super) fn get(&self) -> MutexGuard<'_, Broker> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.broker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same broker, as another member sees it.
+    pub(super) fn member(&self, member: usize) -> Self {
+        Self { broker: Arc::clone(&self.broker), member }
     }
 
     pub(super) fn produce(&self, partition: i32, value: Option<&[u8]>) {
@@ -73,39 +88,111 @@ impl FakeBroker {
         self.get().topics.entry(tp(partition)).or_default().end += 1;
     }
 
+    /// What this member's client says next.
+    pub(super) fn says(&self, event: SourceEvent) {
+        self.get().events.push_back((self.member, event));
+    }
+
+    /// This member is given partitions, with what the broker has committed for them.
+    pub(super) fn gives(&self, partitions: &[TopicPartition]) {
+        let of = |partition: &TopicPartition| AssignedPartition { partition: partition.clone(), committed: None };
+        self.says(SourceEvent::Assigned {
+            partitions: partitions.iter().map(of).collect(),
+            epoch: AssignmentEpoch(0),
+            group_is_new: false,
+        });
+    }
+
+    /// Whether this member has heard everything that was said to it.
+    pub(super) fn is_up_to_date(&self) -> bool {
+        self.get().events.iter().all(|(to, _)| *to != self.member)
+    }
+
+    /// Partitions that were let go so far.
+    pub(super) fn let_go(&self) -> Vec<TopicPartition> {
+        self.get().let_go.iter().map(|(_, partition)| partition.clone()).collect()
+    }
+
     pub(super) fn client(&self) -> FakeSource {
         FakeSource {
             broker: self.clone(),
             joined: false,
+            gave: false,
             epoch: 0,
-            at: BTreeMap::new(),
-            told: BTreeMap::new(),
+            held: BTreeMap::new(),
+            asked_back: VecDeque::new(),
             unanswered: Vec::new(),
         }
     }
 }
 
-/// A member that gets all partitions at once.
+/// A partition that a member reads.
+#[derive(Debug)]
+struct Held {
+    epoch: u64,
+    at: i64,
+    /// The end that was told.
+    told: Option<i64>,
+    /// It was told that the broker does not have the offset.
+    astray: bool,
+}
+
+/// A member that gets what is given to it; if nothing is said of that beforehand, all partitions at once.
 #[derive(Debug)]
 pub(super) struct FakeSource {
     broker: FakeBroker,
     joined: bool,
+    /// What was given last is not assigned yet.
+    gave: bool,
     epoch: u64,
-    at: BTreeMap<TopicPartition, i64>,
-    told: BTreeMap<TopicPartition, i64>,
+    held: BTreeMap<TopicPartition, Held>,
+    asked_back: VecDeque<Vec<TopicPartition>>,
     unanswered: Vec<(Vec<Commit>, CommitToken)>,
 }
 
 impl FakeSource {
-    fn assigned(&mut self, broker: &Broker) -> SourceEvent {
+    fn assigned(&mut self, broker: &Broker, partitions: Vec<TopicPartition>) -> SourceEvent {
         self.epoch += 1;
-        let partitions = broker
-            .topics
-            .keys()
-            .map(|p| AssignedPartition { partition: p.clone(), committed: broker.committed.get(p).cloned() })
-            .collect();
-        let epoch = AssignmentEpoch(self.epoch);
-        SourceEvent::Assigned { partitions, epoch, group_is_new: broker.committed.is_empty() }
+        let of = |partition: TopicPartition| AssignedPartition {
+            committed: broker.committed.get(&partition).cloned(),
+            partition,
+        };
+        SourceEvent::Assigned {
+            partitions: partitions.into_iter().map(of).collect(),
+            epoch: AssignmentEpoch(self.epoch),
+            group_is_new: broker.committed.is_empty(),
+        }
+    }
+
+    fn hear(&mut self, broker: &mut Broker, events: &mut Vec<SourceEvent>) {
+        let all = broker.topics.keys().cloned().collect();
+        if !std::mem::replace(&mut self.joined, true) && !broker.shared {
+            events.push(self.assigned(broker, all));
+        }
+        while let Some(at) = broker.events.iter().position(|(to, _)| *to == self.broker.member) {
+            // Nothing is given before what was given and asked back is answered.
+            let gives = matches!(broker.events[at].1, SourceEvent::Assigned { .. });
+            if gives && (self.gave || !self.asked_back.is_empty()) {
+                return;
+            }
+            self.gave |= gives;
+            let Some((_, event)) = broker.events.remove(at) else { return };
+            events.push(match event {
+                SourceEvent::Assigned { partitions, .. } => {
+                    self.assigned(broker, partitions.into_iter().map(|given| given.partition).collect())
+                }
+                SourceEvent::Revoked(partitions) => {
+                    self.asked_back.push_back(partitions.clone());
+                    SourceEvent::Revoked(partitions)
+                }
+                SourceEvent::Lost(partitions) => {
+                    self.held.retain(|partition, _| !partitions.contains(partition));
+                    self.asked_back.push_back(partitions.clone());
+                    SourceEvent::Lost(partitions)
+                }
+                other => other,
+            });
+        }
     }
 
     fn answer(&mut self, broker: &mut Broker, events: &mut Vec<SourceEvent>) {
@@ -115,7 +202,7 @@ impl FakeSource {
         for (values, token) in self.unanswered.drain(..) {
             let mut outcomes = Vec::new();
             for value in values {
-                let ours = self.at.contains_key(&value.partition) && value.epoch.0 == self.epoch;
+                let ours = self.held.get(&value.partition).is_some_and(|held| held.epoch == value.epoch.0);
                 let outcome = if !ours {
                     CommitOutcome::Rebalanced
                 } else if broker.max_metadata.is_some_and(|most| value.metadata.len() > most) {
@@ -132,68 +219,75 @@ impl FakeSource {
             events.push(SourceEvent::Committed { token, outcomes });
         }
     }
+
+    fn read(&mut self, broker: &Broker, max_records: usize, events: &mut Vec<SourceEvent>) {
+        for (partition, held) in &mut self.held {
+            if broker.paused.contains(partition) {
+                continue;
+            }
+            let Some(log) = broker.topics.get(partition) else { continue };
+            let epoch = AssignmentEpoch(held.epoch);
+            if !(log.low..=log.end).contains(&held.at) {
+                if !std::mem::replace(&mut held.astray, true) {
+                    let (partition, next) = (partition.clone(), Some(NextOffset(held.at)));
+                    events.push(SourceEvent::OutOfRange { partition, epoch, next });
+                }
+                continue;
+            }
+            let mut block = RecordBlock::new(partition.clone(), epoch);
+            for record in log.records.iter().filter(|r| r.offset >= held.at).take(max_records) {
+                block.push(Offset(record.offset), 7, record.key.as_deref(), record.value.as_deref(), b"");
+            }
+            held.at = block.records().last().map_or(held.at, |r| r.offset.0 + 1);
+            if !block.is_empty() {
+                events.push(SourceEvent::Records(block));
+            }
+            let all = log.records.last().is_none_or(|r| r.offset < held.at);
+            if all && held.told.replace(log.end) != Some(log.end) {
+                held.at = held.at.max(log.end);
+                let (partition, next) = (partition.clone(), NextOffset(log.end));
+                events.push(SourceEvent::EndOfPartition { partition, epoch, next });
+            }
+        }
+    }
 }
 
 impl SourceClient for FakeSource {
     fn poll(&mut self, max_records: usize, _: Duration, events: &mut Vec<SourceEvent>) -> Result<(), ClientError> {
         let shared = self.broker.clone();
         let mut broker = shared.get();
-        if !std::mem::replace(&mut self.joined, true) {
-            events.push(self.assigned(&broker));
-        }
-        while let Some(event) = broker.events.pop_front() {
-            // "Assigned" is what the broker makes of it.
-            let again = matches!(event, SourceEvent::Assigned { .. });
-            events.push(if again { self.assigned(&broker) } else { event });
-        }
+        self.hear(&mut broker, events);
         self.answer(&mut broker, events);
         if max_records == 0 {
             broker.polls_without_records += 1;
-            return Ok(());
-        }
-        let epoch = AssignmentEpoch(self.epoch);
-        for (partition, at) in &mut self.at {
-            if broker.paused.contains(partition) {
-                continue;
-            }
-            let Some(log) = broker.topics.get(partition) else { continue };
-            let mut block = RecordBlock::new(partition.clone(), epoch);
-            for record in log.records.iter().filter(|r| r.offset >= *at).take(max_records) {
-                block.push(Offset(record.offset), 7, record.key.as_deref(), record.value.as_deref(), b"");
-            }
-            *at = block.records().last().map_or(*at, |r| r.offset.0 + 1);
-            if !block.is_empty() {
-                events.push(SourceEvent::Records(block));
-            }
-            let all = log.records.last().is_none_or(|r| r.offset < *at);
-            if all && self.told.insert(partition.clone(), log.end) != Some(log.end) {
-                *at = (*at).max(log.end);
-                events.push(SourceEvent::EndOfPartition {
-                    partition: partition.clone(),
-                    epoch,
-                    next: NextOffset(log.end),
-                });
-            }
+        } else {
+            self.read(&broker, max_records, events);
         }
         Ok(())
     }
 
     fn assign(&mut self, partitions: &[(TopicPartition, Position)]) -> Result<(), ClientError> {
+        self.gave = false;
         let broker = self.broker.get();
         for (partition, position) in partitions {
             let at = match position {
-                Position::Beginning => 0,
+                Position::Beginning => broker.topics.get(partition).map_or(0, |log| log.low),
                 Position::End => broker.topics.get(partition).map_or(0, |log| log.end),
                 Position::At(next) => next.0,
             };
-            self.at.insert(partition.clone(), at);
+            self.held.insert(partition.clone(), Held { epoch: self.epoch, at, told: None, astray: false });
         }
         Ok(())
     }
 
     fn unassign(&mut self) -> Result<(), ClientError> {
-        self.at.clear();
-        self.told.clear();
+        let gone = self.asked_back.pop_front().expect("something was asked back");
+        let mut broker = self.broker.get();
+        for partition in &gone {
+            self.held.remove(partition);
+        }
+        broker.paused.retain(|partition| !gone.contains(partition));
+        broker.let_go.extend(gone.into_iter().map(|partition| (self.broker.member, partition)));
         Ok(())
     }
 
@@ -207,7 +301,10 @@ impl SourceClient for FakeSource {
         Ok(())
     }
 
-    fn seek(&mut self, _: &TopicPartition, _: Position, _: Duration) -> Result<(), ClientError> {
+    fn seek(&mut self, partition: &TopicPartition, to: Position, _: Duration) -> Result<(), ClientError> {
+        let held = self.held.get_mut(partition).expect("it is assigned");
+        let Position::At(next) = to else { panic!("not to {to:?}") };
+        (held.at, held.told, held.astray) = (next.0, None, false);
         Ok(())
     }
 
@@ -223,7 +320,7 @@ impl SourceClient for FakeSource {
         let broker = self.broker.get();
         let one = |p: &TopicPartition| Watermarks {
             partition: p.clone(),
-            low: NextOffset(0),
+            low: NextOffset(broker.topics.get(p).map_or(0, |log| log.low)),
             high: NextOffset(broker.topics.get(p).map_or(0, |log| log.end)),
         };
         Ok(partitions.iter().map(one).collect())

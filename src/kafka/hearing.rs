@@ -2,8 +2,9 @@
 
 use super::{
     channel::{Arrival, Change, Order, Read},
-    client::{AssignmentEpoch, TopicPartition},
+    client::{AssignmentEpoch, NextOffset, TopicPartition},
     commit_metadata::CommitMetadata,
+    departure::Departure,
     gauges::PartitionGauges,
     offsets::Seq,
     partition::Partition,
@@ -89,6 +90,13 @@ impl KafkaSpout {
                     slot.partition.pass(next);
                 }
             }
+            Read::Anew { partition, epoch, end } => {
+                if self.live().any(|held| held.id == partition && held.epoch == epoch) {
+                    self.take_out(&partition);
+                    self.left.remove(&partition);
+                    self.arrive(Arrival { partition, committed: None, end }, epoch, ReplayReason::Restart);
+                }
+            }
         }
     }
 
@@ -102,12 +110,14 @@ impl KafkaSpout {
                     self.arrive(arrival, epoch, reason);
                 }
             }
-            // Nothing of what is in flight is awaited: it was not committed, so whoever gets the partition repeats it.
-            Change::Revoked(partitions) | Change::Lost(partitions) => {
+            Change::Revoked(partitions) => self.revoked(partitions),
+            // Nothing of what is in flight is awaited: it cannot be committed, so whoever has the partition repeats it.
+            Change::Lost(partitions) => {
+                self.end_if_keyed(&partitions);
                 for partition in &partitions {
                     self.leave(partition);
                 }
-                self.order(Order::Release);
+                self.departures.push_back(Departure::lost());
             }
             Change::Ends(ends) => {
                 for (partition, end) in ends {
@@ -144,6 +154,43 @@ impl KafkaSpout {
         }
     }
 
+    /// Partitions are asked back: they are let go when what is in flight of them is done and committed.
+    fn revoked(&mut self, partitions: Vec<TopicPartition>) {
+        self.end_if_keyed(&partitions);
+        for id in &partitions {
+            if let Some(Some(slot)) = self.find(id).and_then(|at| self.slots.get_mut(at)) {
+                slot.partition.leaving = true;
+            }
+        }
+        self.departures.push_back(Departure::revoked(partitions, self.now, self.options.revoke_timeout));
+    }
+
+    /// Stores do not go with the partitions whose records they hold: they are restored by whoever has them next.
+    fn end_if_keyed(&mut self, partitions: &[TopicPartition]) {
+        let held = partitions.iter().find(|id| self.find(id).is_some());
+        if let Some(id) = held.filter(|_| self.options.keyed) {
+            let why = format!(
+                "partition {id} went to another member of the group, and the state of its records is here: a topology \
+                 with stores runs in one process. It starts again, and finds out what is its own"
+            );
+            self.broken.get_or_insert(ComponentError::new(why));
+        }
+    }
+
+    /// Lets go what has nothing more to wait for, in the order of the questions.
+    pub(super) fn depart(&mut self) {
+        while let Some(departure) = self.departures.front() {
+            let is_settled = |id: &TopicPartition| self.live().find(|p| p.id == *id).is_none_or(Partition::is_settled);
+            if !departure.is_over(self.now, self.answered, is_settled) {
+                return;
+            }
+            for id in self.departures.pop_front().map(|departure| departure.partitions).unwrap_or_default() {
+                self.leave(&id);
+            }
+            self.order(Order::Release);
+        }
+    }
+
     fn start_of(&self, Arrival { partition, committed, .. }: &Arrival) -> SourceStart {
         let committed = committed.as_ref().map(|committed| {
             let metadata = CommitMetadata::decode(&committed.metadata);
@@ -154,16 +201,32 @@ impl KafkaSpout {
         SourceStart { source: self.name.clone(), topic, partition, committed }
     }
 
+    /// A partition goes to another member.
     pub(super) fn leave(&mut self, id: &TopicPartition) {
-        let Some(at) = self.find(id) else { return };
-        let Some(Slot { partition, gauges }) = self.slots.get_mut(at).and_then(Option::take) else { return };
+        let Some((started, unfinished)) = self.take_out(id) else { return };
+        if let Some(started) = started {
+            self.left.insert(id.clone(), started);
+        }
+        if unfinished > 0 {
+            self.metrics.left_unfinished().add(unfinished);
+            tracing::warn!(
+                topic = &*id.topic,
+                partition = id.partition,
+                records = unfinished,
+                "records are not committed of a partition that leaves: whoever reads it next repeats them"
+            );
+        }
+    }
+
+    /// Forgets a partition. Says how far it was emitted, and how many records of it are unfinished.
+    fn take_out(&mut self, id: &TopicPartition) -> Option<(Option<NextOffset>, u64)> {
+        let at = self.find(id)?;
+        let Slot { partition, gauges } = self.slots.get_mut(at).and_then(Option::take)?;
         if let Some(next) = self.next_seqs.get_mut(at) {
             *next = partition.frontier.next_seq();
         }
-        if let Some(started) = partition.started() {
-            self.left.insert(id.clone(), started);
-        }
         drop(gauges);
+        let found = (partition.started(), partition.unfinished());
         self.starts.retain(|start| *start.topic != *id.topic || start.partition != id.partition);
         self.metrics.forget_partition(&id.topic, id.partition);
         for round in [&mut self.round, &mut self.ahead].into_iter().flatten() {
@@ -173,5 +236,6 @@ impl KafkaSpout {
         for block in partition.pending.into_blocks() {
             self.order(Order::Recycle(block));
         }
+        Some(found)
     }
 }

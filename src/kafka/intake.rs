@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::{
-    client::{AssignmentEpoch, NextOffset, Offset, SourceEvent, TopicPartition},
+    client::{AssignmentEpoch, NextOffset, Offset, Position, SourceEvent, TopicPartition},
     native::RawRecord,
     record::RecordBlock,
 };
@@ -38,6 +38,8 @@ pub(super) struct Intake {
 struct Slot {
     partition: TopicPartition,
     epoch: AssignmentEpoch,
+    /// Where reading goes on, or began if nothing came yet.
+    position: Position,
     block: Option<RecordBlock>,
 }
 
@@ -55,7 +57,19 @@ impl Intake {
     /// From now on records of a partition belong to `epoch`.
     pub(super) fn add(&mut self, partition: TopicPartition, epoch: AssignmentEpoch) {
         self.remove(&partition);
-        self.slots.push(Slot { partition, epoch, block: None });
+        self.slots.push(Slot { partition, epoch, position: Position::Beginning, block: None });
+    }
+
+    /// Reading of a partition begins, or goes on, at `position`; without a word, at the beginning.
+    pub(super) fn move_to(&mut self, partition: &TopicPartition, position: Position) {
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.partition == *partition) {
+            slot.position = position;
+        }
+    }
+
+    /// Every partition, and where reading of it goes on.
+    pub(super) fn positions(&self) -> impl Iterator<Item = (&TopicPartition, Position)> {
+        self.slots.iter().map(|slot| (&slot.partition, slot.position))
     }
 
     /// Records of a partition are dropped from now on.
@@ -125,6 +139,9 @@ impl Intake {
         };
         // What came before stays before.
         if let Some(block) = slot.block.take() {
+            if let Some(last) = block.records().last() {
+                slot.position = Position::At(last.offset.next());
+            }
             events.push(SourceEvent::Records(block));
         }
         let partition = slot.partition.clone();
@@ -138,11 +155,9 @@ impl Intake {
             }
             Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
                 self.heard = true;
-                let message = format!(
-                    "partition {partition} does not hold the offset to go on from ({}): records were deleted before they were read, or the topic was made anew. Move the group with `stormglass reset`, or keep records longer (retention.ms)",
-                    text()
-                );
-                events.push(SourceEvent::OutOfRange { partition, epoch: slot.epoch, message });
+                tracing::debug!(%partition, raw.offset, "out of range: {}", text());
+                let next = (raw.offset >= 0).then_some(NextOffset(raw.offset));
+                events.push(SourceEvent::OutOfRange { partition, epoch: slot.epoch, next });
             }
             Some(code) => self.errors.push((partition, code, text())),
         }
@@ -154,6 +169,9 @@ impl Intake {
         for slot in &mut self.slots {
             if let Some(block) = slot.block.take() {
                 self.heard = true;
+                if let Some(last) = block.records().last() {
+                    slot.position = Position::At(last.offset.next());
+                }
                 events.push(SourceEvent::Records(block));
             }
         }

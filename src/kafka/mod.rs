@@ -9,7 +9,8 @@
 //!
 //! The spout, decisions first: `offsets` (the frontier that is committed), `retry`, `pending` (records in flight),
 //! `format` (from bytes to a value), `lineage`, `partition` (one assigned partition), `commit_metadata` (what stands
-//! beside a committed offset), `round` (one commit); then
+//! beside a committed offset), `round` (one commit), `departure` (partitions that are
+//! asked back), `out_of_range` (offsets that are gone); then
 //! `source_options`, `source`, `hearing`, `emission` and `committing` (the spout), `poller` (its part on a thread of its own), `channel` (what the
 //! two say to each other), `dead_letters`, `gauges`. The sink: `sink_options`, `latest` (per key), `sink`.
 //!
@@ -34,6 +35,7 @@ mod commit_metadata;
 mod commits;
 mod committing;
 mod dead_letters;
+mod departure;
 mod emission;
 #[cfg(test)]
 mod fake;
@@ -48,6 +50,7 @@ mod native;
 pub mod offsets;
 mod one_by_one;
 mod options;
+mod out_of_range;
 mod partition;
 mod pending;
 mod poller;
@@ -70,7 +73,8 @@ mod trouble;
 mod version;
 
 pub use dead_letters::{DeadLetterOptions, SinkFactory};
-pub use options::{Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
+pub use options::{Assignment, Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
+pub use out_of_range::OutOfRange;
 pub use rdkafka_sink::RdkafkaSink;
 pub use rdkafka_source::{CLOSED_AGAIN_LOG_TARGET, RdkafkaSource};
 pub use sink::{KafkaSink, LINEAGE_HEADER};

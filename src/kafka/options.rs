@@ -14,6 +14,28 @@ pub struct Connection {
     pub overrides: BTreeMap<String, String>,
 }
 
+/// How the members of a group share partitions: `partition.assignment.strategy`. All members must have the same.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Assignment {
+    /// Moves only partitions that must move; the others go on meanwhile (KIP-429).
+    #[default]
+    CooperativeSticky,
+    /// Neighbouring partitions of each topic; every change stops all members.
+    Range,
+    /// Partitions in turn; every change stops all members.
+    RoundRobin,
+}
+
+impl Assignment {
+    const fn strategy(self) -> &'static str {
+        match self {
+            Self::CooperativeSticky => "cooperative-sticky",
+            Self::Range => "range",
+            Self::RoundRobin => "roundrobin",
+        }
+    }
+}
+
 /// What a member of a consumer group reads, and as whom.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
@@ -23,6 +45,8 @@ pub struct SourceOptions {
     pub group: String,
     /// Makes this a static member: `group.instance.id`. A second process with the same one fences the first.
     pub instance: Option<String>,
+    /// How the group's members share partitions. Default [`Assignment::CooperativeSticky`].
+    pub assignment: Assignment,
     /// Topics by name; a name that begins with `^` is a regular expression.
     pub topics: Vec<String>,
     /// After so long without a heartbeat the group gives this member's partitions to others: `session.timeout.ms`.
@@ -41,6 +65,7 @@ impl SourceOptions {
             connection,
             group: group.into(),
             instance: None,
+            assignment: Assignment::default(),
             topics,
             session_timeout: Duration::from_secs(45),
             fetch_wait: Duration::from_millis(500),
@@ -129,7 +154,7 @@ pub(super) fn source_properties(options: &SourceOptions) -> Properties {
     let mut properties = reader(&options.connection);
     properties.extend(pairs(&[
         ("group.id", options.group.as_str()),
-        ("partition.assignment.strategy", "cooperative-sticky"),
+        ("partition.assignment.strategy", options.assignment.strategy()),
         ("group.protocol", "classic"),
         // New partitions and topics that match a pattern are found within this time.
         ("topic.metadata.refresh.interval.ms", "30000"),
@@ -221,7 +246,8 @@ const GUARDED: &[Guarded] = &[
     guarded("delivery.report.only.error", &["false"], "acknowledgements gate the commit"),
     guarded("enable.gapless.guarantee", &["false"], "a record that is too large would stop all others"),
     guarded("allow.auto.create.topics", &["false"], "a mistyped topic would be made instead of reported"),
-    guarded("partition.assignment.strategy", &["cooperative-sticky"], "revokes are handled one partition at a time"),
+    guarded("partition.assignment.strategy", &[], "set `assignment` instead"),
+    guarded("session.timeout.ms", &[], "set `session_timeout` instead"),
     guarded("transactional.id", &[], "it is made from the app and the slot"),
     guarded("group.id", &[], "set the source's `group` instead"),
     guarded("group.instance.id", &[], "set `instance` instead"),
@@ -324,14 +350,22 @@ mod tests {
     #[test]
     fn our_own_properties_pass_our_own_guard() {
         let connection = Connection::default();
-        let identities = ["group.id", "bootstrap.servers", "client.id", "group.instance.id"].map(str::to_owned);
+        let settings = [
+            "group.id",
+            "bootstrap.servers",
+            "client.id",
+            "group.instance.id",
+            "partition.assignment.strategy",
+            "session.timeout.ms",
+        ]
+        .map(str::to_owned);
         let mut source = SourceOptions::new(connection.clone(), "g", vec!["t".into()]);
         source.instance = Some("i".into());
         let all = source_properties(&source)
             .into_iter()
             .chain(sink_properties(&SinkOptions::new(connection.clone())))
             .chain(reader_properties(&connection))
-            .filter(|(name, _)| !identities.contains(name));
+            .filter(|(name, _)| !settings.contains(name));
         assert_eq!(check_overrides(&all.collect()), Vec::<String>::new());
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     channel::Arrival,
-    client::{AssignmentEpoch, NextOffset, RecordBlock, TopicPartition},
+    client::{AssignmentEpoch, NextOffset, Offset, RecordBlock, TopicPartition},
     commit_metadata::{CommitMetadata, MOST_RANGES},
     lineage::PartitionLineage,
     offsets::{DoneOffsets, Frontier, Seq},
@@ -31,6 +31,8 @@ pub(super) struct Partition {
     pub(super) end: Option<NextOffset>,
     /// Where the partition ends, as far as is known.
     pub(super) known_end: Option<NextOffset>,
+    /// The first record that was delivered.
+    began: Option<Offset>,
     /// Behind the highest record that was emitted.
     started: Option<NextOffset>,
     /// Records below were emitted by an earlier reader, as far as is known: emitting them is a replay.
@@ -40,6 +42,12 @@ pub(super) struct Partition {
     /// What a commit was asked for last: a lower offset must never follow.
     pub(super) asked: Option<DoneOffsets>,
     pub(super) committed: Option<DoneOffsets>,
+    /// The last commit that was asked for has no answer yet.
+    pub(super) awaits_commit: bool,
+    /// Trees that are open, and dead letters on their way.
+    pub(super) in_flight: usize,
+    /// The partition is on its way out: nothing of it is emitted any more, but what was committed for at-most-once.
+    pub(super) leaving: bool,
     pub(super) paused: bool,
     hoards: bool,
     seen_open: Seq,
@@ -63,11 +71,15 @@ impl Partition {
             allowed: if gated { first } else { Seq(u64::MAX) },
             end: arrival.end,
             known_end: arrival.end,
+            began: None,
             started: None,
             started_before,
             replay_reason: ReplayReason::Restart,
             asked: committed.clone(),
             committed,
+            awaits_commit: false,
+            in_flight: 0,
+            leaving: false,
             paused: false,
             hoards: false,
             seen_open: first,
@@ -98,6 +110,7 @@ impl Partition {
         if taken == 0 {
             return (0, Some(block));
         }
+        self.began = self.began.or_else(|| block.records().get(start).map(|head| head.offset));
         let may_be_done = block.records().get(start).is_some_and(|head| self.frontier.knows_beyond(head.offset));
         let done = if may_be_done { self.done_before(&block, start..start + taken, first) } else { Vec::new() };
         self.pending.push(block, start..start + taken, first);
@@ -154,9 +167,35 @@ impl Partition {
         self.pending.cursor().0.saturating_sub(self.frontier.first_open().0)
     }
 
+    /// Records wait until their offsets are committed: at-most-once.
+    const fn is_gated(&self) -> bool {
+        self.allowed.0 != u64::MAX
+    }
+
+    /// Nothing of it is in flight, and nothing is to be committed.
+    pub(super) fn is_settled(&self) -> bool {
+        let emitted = !self.is_gated() || self.pending.cursor() >= self.allowed;
+        let said = || self.freeze().is_none_or(|frozen| !self.is_news(&frozen.done));
+        self.in_flight == 0 && emitted && !self.awaits_commit && said()
+    }
+
+    /// Offsets of records that were emitted here and are not committed: whoever reads the partition next emits them again.
+    /// An upper bound, for it counts holes too.
+    pub(super) fn unfinished(&self) -> u64 {
+        let Some(started) = self.started else { return 0 };
+        match (&self.committed, self.began) {
+            (Some(committed), _) => committed.above.missing_between(committed.next.0, started.0),
+            (None, Some(began)) => started.0.abs_diff(began.0),
+            (None, None) => 0,
+        }
+    }
+
     /// How many records may be emitted for the first time now.
     #[inline]
     pub(super) fn emittable(&self, max_ahead: u64) -> u64 {
+        if self.leaving && !self.is_gated() {
+            return 0;
+        }
         let allowed = self.allowed.0.saturating_sub(self.pending.cursor().0);
         self.pending.unemitted().min(allowed).min(max_ahead.saturating_sub(self.ahead()))
     }
@@ -170,11 +209,12 @@ impl Partition {
     }
 
     /// Whether the partition should be paused: it has run too far ahead of an open record, or holds more than its share of
-    /// memory behind one, or has reached its end. A pause costs what was fetched ahead, so a partition that moves is left
+    /// memory behind one, or has reached its end, or leaves. A pause costs what was fetched ahead, so a partition that moves is left
     /// alone.
     pub(super) fn should_pause(&self, max_ahead: u64) -> bool {
         self.ahead() >= if self.paused { max_ahead / 2 } else { max_ahead }
             || self.hoards
+            || self.leaving
             || self.end.is_some_and(|end| self.frontier.delivered_up_to() >= Some(end))
     }
 

@@ -10,8 +10,10 @@ use super::{
     channel::{Arrival, BytesUnderway, Change, Order, Outlet, Read},
     client::{
         AssignedPartition, AssignmentEpoch, NextOffset, Position, SourceClient, SourceEvent, TopicPartition, Trouble,
+        Watermarks,
     },
     dead_letters::component_error,
+    out_of_range::{Gap, OutOfRange},
     source_options::Start,
 };
 use crate::{
@@ -50,6 +52,8 @@ pub(super) struct PollerParts {
     pub(super) metrics: Metrics,
     pub(super) start: Start,
     pub(super) until_end: bool,
+    pub(super) out_of_range: OutOfRange,
+    pub(super) keyed: bool,
     pub(super) poll_records: usize,
 }
 
@@ -64,12 +68,16 @@ pub(super) struct Poller {
     metrics: Metrics,
     start: Start,
     until_end: bool,
+    out_of_range: OutOfRange,
+    keyed: bool,
     poll_records: usize,
     events: Vec<SourceEvent>,
     /// Partitions that wait for the answer where they end.
     arriving: Option<(Vec<AssignedPartition>, AssignmentEpoch, bool)>,
     /// Revokes that came meanwhile: they are about what is held then.
     held_back: Vec<SourceEvent>,
+    /// Partitions that do not hold the offset to go on from.
+    astray: Vec<(TopicPartition, AssignmentEpoch, Option<NextOffset>)>,
     /// Where partitions ended when they were first seen, if reading is to end there.
     ends: BTreeMap<TopicPartition, NextOffset>,
     /// The partitions held, and whether each was read to its end.
@@ -101,10 +109,13 @@ impl Poller {
             metrics: parts.metrics,
             start: parts.start,
             until_end: parts.until_end,
+            out_of_range: parts.out_of_range,
+            keyed: parts.keyed,
             poll_records: parts.poll_records.max(1),
             events: Vec::new(),
             arriving: None,
             held_back: Vec::new(),
+            astray: Vec::new(),
             ends: BTreeMap::new(),
             held: BTreeMap::new(),
             commits: 0,
@@ -198,10 +209,7 @@ impl Poller {
                 }
                 self.hand_over(Read::End { partition, epoch, next });
             }
-            SourceEvent::OutOfRange { partition, message, .. } => {
-                tracing::error!(topic = &*partition.topic, partition = partition.partition, "{message}");
-                return Err(ComponentError::permanent(message));
-            }
+            SourceEvent::OutOfRange { partition, epoch, next } => self.astray.push((partition, epoch, next)),
             SourceEvent::Committed { token, outcomes } => {
                 self.commits = self.commits.saturating_sub(1);
                 self.tell(Change::Committed { token, outcomes });
@@ -273,6 +281,38 @@ impl Poller {
         }
     }
 
+    /// Goes on with partitions that do not hold the offset to go on from, if that is wanted.
+    fn cross_gaps(&mut self, max_wait: Duration) -> ComponentResult {
+        for (partition, epoch, next) in std::mem::take(&mut self.astray) {
+            if !self.held.contains_key(&partition) {
+                continue;
+            }
+            let wait = if max_wait.is_zero() { Duration::ZERO } else { ASK_FIRST_ENDS };
+            let found = self.client.watermarks(std::slice::from_ref(&partition), wait);
+            let Ok(Some(watermarks)) = found.map(|mut found| found.pop()) else {
+                // Asked again at the next step.
+                self.astray.push((partition, epoch, next));
+                continue;
+            };
+            let gap = Gap::of(next, &watermarks);
+            let what = gap.describe(next, &watermarks);
+            if !gap.may_skip(self.out_of_range, self.keyed) {
+                return Err(ComponentError::refused(format!("{what}. {}", gap.advice(self.keyed))));
+            }
+            let Watermarks { low, high, .. } = watermarks;
+            tracing::warn!("{what}. Reading goes on at offset {low}, as source.out_of_range says");
+            match gap {
+                Gap::Deleted { lost } => self.metrics.records_lost().add(lost),
+                Gap::Shorter => {
+                    let end = self.until_end.then_some(high);
+                    self.hand_over(Read::Anew { partition: partition.clone(), epoch, end });
+                }
+            }
+            self.client.seek(&partition, Position::At(low), wait).map_err(component_error)?;
+        }
+        Ok(())
+    }
+
     /// Asks where the partitions end that are being caught up with, a few at a time: for the lag.
     fn ask_ends(&mut self) {
         if self.now < self.ask_ends_at || self.held.values().all(|at_end| *at_end) {
@@ -325,6 +365,7 @@ impl Companion for Poller {
         self.sent |= self.changes.pump() | self.records.pump();
         self.poll(max_wait)?;
         self.arrive(max_wait)?;
+        self.cross_gaps(max_wait)?;
         self.ask_ends();
         if std::mem::take(&mut self.sent) {
             self.waker.wake();

@@ -60,6 +60,8 @@ pub struct RdkafkaSource {
     /// Partitions that are being started again, until they are heard of. Stopping a partition ends its forwarding, at a
     /// moment that nobody tells, so it is renewed at each poll.
     restarting: Vec<TopicPartition>,
+    /// Partitions that are paused. The client would keep them so beyond their assignment.
+    paused: Vec<TopicPartition>,
     /// Events that came outside of a poll.
     early: Vec<SourceEvent>,
     closed: bool,
@@ -103,6 +105,7 @@ impl RdkafkaSource {
             connection: TroubleWatch::default(),
             topics: TroubleWatch::default(),
             restarting: Vec::new(),
+            paused: Vec::new(),
             early: Vec::new(),
             closed: false,
         })
@@ -328,26 +331,28 @@ impl SourceClient for RdkafkaSource {
 
     fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let list = self.assigned_of(partitions)?;
+        self.paused.extend(partitions.iter().filter(|partition| self.intake.epoch(partition).is_some()).cloned());
         self.consumer.pause(&list).map_err(|error| call_error(&error, "pausing partitions", self.brokers()))
     }
 
     fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let list = self.assigned_of(partitions)?;
+        self.paused.retain(|partition| !partitions.contains(partition));
         self.consumer.resume(&list).map_err(|error| call_error(&error, "resuming partitions", self.brokers()))
     }
 
     fn seek(&mut self, partition: &TopicPartition, to: Position, max_wait: Duration) -> Result<(), ClientError> {
         let list = list_of([(partition, place(to))], self.brokers())?;
-        let done = self.consumer.seek_partitions(list.clone(), max_wait);
+        let done = self.consumer.seek_partitions(list, max_wait);
         let done = done.and_then(|list| list.elements().iter().try_for_each(|element| element.error()));
         match done {
-            // The client has stopped reading a partition whose offset is gone; only an assignment starts it again.
             Err(error) if code_of(&error) == RDKafkaErrorCode::State && self.intake.epoch(partition).is_some() => {
-                self.restarting.push(partition.clone());
-                let stopped = self.consumer.incremental_unassign(&list);
-                stopped.and_then(|()| self.consumer.incremental_assign(&list))
+                self.start_again(partition, to)
             }
-            done => done,
+            done => {
+                self.intake.move_to(partition, to);
+                done
+            }
         }
         .map_err(|error| call_error(&error, &format!("seeking in partition {partition}"), self.brokers()))
     }

@@ -145,7 +145,11 @@ fn hand_over(
         SourceEvent::EndOfPartition { partition, .. } => {
             open.remove(&partition.partition);
         }
-        SourceEvent::OutOfRange { message, .. } => {
+        SourceEvent::OutOfRange { partition, .. } => {
+            let message = format!(
+                "partition {partition} lost records while it was read: they were deleted, or its topic was made anew. Read \
+                 it again"
+            );
             return Err(ClientError::new(ErrorKind::OffsetOutOfRange, message));
         }
         // A reader without a group, which commits nothing, has no others.

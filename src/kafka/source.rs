@@ -12,6 +12,7 @@ use super::{
     client::{AssignmentEpoch, NextOffset, TopicPartition},
     commit_metadata,
     dead_letters::{DeadLetterOptions, DeadLetters, SinkFactory, component_error},
+    departure::Departure,
     format::Scratch,
     gauges::{CommitGauges, PartitionGauges},
     offsets::Seq,
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    metrics::{DuplicateOutcome, Metrics},
+    metrics::{Counter, DuplicateOutcome, Metrics},
     state::{SourcePosition, SourceStart},
     topology::{
         CommitNumber, CommitState, Companion, ComponentError, ComponentResult, Delivery, Failure, MessageId, Next,
@@ -63,6 +64,10 @@ pub struct KafkaSpout {
     pub(super) slots: Vec<Option<Slot>>,
     /// The first free number of each slot that was used before.
     pub(super) next_seqs: Vec<Seq>,
+    /// Partitions that are asked back, in the order of the questions.
+    pub(super) departures: VecDeque<Departure>,
+    /// The last commit that has its answer.
+    pub(super) answered: CommitNumber,
     /// Partitions that left, and behind the highest record emitted of each.
     pub(super) left: BTreeMap<TopicPartition, NextOffset>,
     /// The slot that emits next.
@@ -93,7 +98,8 @@ pub struct KafkaSpout {
     pub(super) commit_gauges: CommitGauges,
     pub(super) scratch: Scratch,
     pub(super) decided: super::emission::Decided,
-    late: u64,
+    /// Acks and failures that came for partitions that had left.
+    late: Counter,
 }
 
 impl std::fmt::Debug for KafkaSpout {
@@ -124,6 +130,8 @@ impl KafkaSpout {
             underway: BytesUnderway::default(),
             slots: Vec::new(),
             next_seqs: Vec::new(),
+            departures: VecDeque::new(),
+            answered: CommitNumber(0),
             left: BTreeMap::new(),
             turn: 0,
             in_flight: 0,
@@ -144,15 +152,9 @@ impl KafkaSpout {
             commit_gauges: CommitGauges::new(&metrics),
             scratch: Scratch::default(),
             decided: super::emission::Decided::default(),
-            late: 0,
+            late: metrics.late_acks(),
             metrics,
         }
-    }
-
-    /// Acks and failures that came for partitions that had left.
-    #[must_use]
-    pub const fn late(&self) -> u64 {
-        self.late
     }
 
     pub(super) fn order(&mut self, order: Order) {
@@ -177,6 +179,7 @@ impl KafkaSpout {
         self.commit_ahead();
         self.send_commits();
         self.serve_letters()?;
+        self.depart();
         self.pause_and_resume();
         if now >= self.show_at {
             self.show_at = now + SHOW_EVERY;
@@ -195,6 +198,7 @@ impl KafkaSpout {
         let mut acknowledged = Vec::new();
         self.letters.poll(|ticket| acknowledged.push(ticket))?;
         for (slot, seq) in acknowledged {
+            self.land(slot, seq);
             self.finish(slot, seq);
         }
         Ok(())
@@ -213,6 +217,15 @@ impl KafkaSpout {
             }
         }
         orders.into_iter().for_each(|order| self.order(order));
+    }
+
+    /// A tree has ended, or a dead letter is stored. False if its partition has left.
+    #[inline]
+    pub(super) fn land(&mut self, slot: usize, seq: Seq) -> bool {
+        let Some(Some(held)) = self.slots.get_mut(slot) else { return false };
+        let ours = held.partition.owns(seq);
+        held.partition.in_flight = held.partition.in_flight.saturating_sub(usize::from(ours));
+        ours
     }
 
     /// A record is done. False if its partition has left.
@@ -258,6 +271,8 @@ impl Spout for KafkaSpout {
             metrics: self.metrics.clone(),
             start: self.options.start,
             until_end: self.options.until_end,
+            out_of_range: self.options.out_of_range,
+            keyed: self.options.keyed,
             poll_records: self.options.poll_records,
         })));
         Ok(())
@@ -279,16 +294,20 @@ impl Spout for KafkaSpout {
     fn ack(&mut self, id: MessageId) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let (slot, seq) = unpack(id);
-        if !self.finish(slot, seq) {
-            self.late += 1;
+        if self.land(slot, seq) {
+            self.finish(slot, seq);
+        } else {
+            self.late.add(1);
         }
     }
 
     fn fail(&mut self, now: Instant, id: MessageId, failure: Failure<'_>, effects: u64) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let (slot, seq) = unpack(id);
-        if !self.judge(now, (slot, seq), failure, effects) {
-            self.late += 1;
+        if self.land(slot, seq) {
+            self.judge(now, (slot, seq), failure, effects);
+        } else {
+            self.late.add(1);
         }
     }
 
@@ -308,6 +327,8 @@ impl Spout for KafkaSpout {
             frozen.map(|(f, p)| (p.is_news(&f.done), f)).map(|(news, f)| (f, news)).unzip();
         let values = frozen.iter().zip(news).filter(|(_, news)| *news).map(|(frozen, _)| frozen.clone()).collect();
         self.frozen = frozen;
+        let now = self.now;
+        self.departures.iter_mut().for_each(|departure| departure.frozen(number, now));
         self.round = Some(Round::new(number, values, self.now));
     }
 
@@ -344,7 +365,13 @@ impl Spout for KafkaSpout {
 
     fn commit_state(&mut self, now: Instant) -> ComponentResult<CommitState> {
         self.turn_over(now)?;
-        Ok(self.round.as_ref().map_or(CommitState::Done, Round::state))
+        let Some(round) = &self.round else { return Ok(CommitState::Done) };
+        let state = round.state();
+        if state != CommitState::Pending {
+            self.answered = round.number;
+            self.depart();
+        }
+        Ok(state)
     }
 
     fn companion(&mut self) -> Option<Box<dyn Companion>> {

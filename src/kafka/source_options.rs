@@ -1,10 +1,11 @@
 //! How a [`KafkaSpout`](super::KafkaSpout) reads.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     client::{ClientError, SourceClient},
     format::Decoder,
+    out_of_range::OutOfRange,
     retry::RetryPolicy,
 };
 
@@ -51,6 +52,13 @@ pub struct KafkaSpoutOptions {
     pub start: Start,
     /// Stops where the partitions ended when they were first assigned. Default false.
     pub until_end: bool,
+    /// What becomes of a partition that does not hold the offset to go on from. Default: the run ends.
+    pub out_of_range: OutOfRange,
+    /// The topology has stores: partitions that go to another member end the generation. Default false.
+    pub keyed: bool,
+    /// How long partitions that are asked back may be drained; what is in flight then is repeated by whoever gets them.
+    /// Default 10 s, of the 5 minutes for which the group waits.
+    pub revoke_timeout: Duration,
     /// Records emitted and not done; at the cap none are emitted but retries. Default 16,384.
     pub max_pending_records: usize,
     /// Bytes of blocks with records that are not done; at the cap none are taken from the client. Default 16 MiB.
@@ -70,6 +78,9 @@ impl Default for KafkaSpoutOptions {
             retry: RetryPolicy::default(),
             start: Start::default(),
             until_end: false,
+            out_of_range: OutOfRange::default(),
+            keyed: false,
+            revoke_timeout: Duration::from_secs(10),
             max_pending_records: 16_384,
             max_pending_bytes: 16 << 20,
             max_ahead: 1 << 17,

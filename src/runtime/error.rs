@@ -35,7 +35,7 @@ pub enum EngineError {
 impl EngineError {
     /// True if starting again may help.
     #[must_use]
-    pub const fn is_retriable(&self) -> bool {
+    pub fn is_retriable(&self) -> bool {
         match self {
             Self::Component { error, .. } => error.is_retriable(),
             Self::Hung { .. } | Self::Panicked(_) => true,

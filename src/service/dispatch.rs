@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
             "valid: {} reads {} as group {} and writes {}\n",
             settings.topology,
             settings.source.topics.join(", "),
-            settings.group,
+            settings.identity.group,
             settings.sink.topic
         ))
     }

@@ -20,10 +20,14 @@ pub enum Cause {
     Unavailable,
     /// 70: a bug, or a generation that could not go on.
     Software,
+    /// 73: a file that is to be written cannot be.
+    CannotCreate,
     /// 74: reading or writing failed.
     Io,
     /// 75: not all was done in time; run it again.
     Unfinished,
+    /// 75: another process of the same identity runs here; run it when that has ended.
+    Occupied,
     /// 77: not allowed.
     Permission,
     /// 78: the configuration is wrong.
@@ -41,8 +45,9 @@ impl Cause {
             Self::NoInput => exitcode::NOINPUT,
             Self::Unavailable => exitcode::UNAVAILABLE,
             Self::Software => exitcode::SOFTWARE,
+            Self::CannotCreate => exitcode::CANTCREAT,
             Self::Io => exitcode::IOERR,
-            Self::Unfinished => exitcode::TEMPFAIL,
+            Self::Unfinished | Self::Occupied => exitcode::TEMPFAIL,
             Self::Permission => exitcode::NOPERM,
             Self::Config => exitcode::CONFIG,
         }

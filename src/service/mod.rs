@@ -17,6 +17,7 @@ mod flags;
 mod graph;
 pub mod http;
 mod load;
+mod lock;
 mod logging;
 mod output;
 mod pipeline;

@@ -89,7 +89,13 @@ fn ends(settings: &Settings, until_end: bool, metrics: &Metrics, clock: &Clock) 
 
 fn source_factory(settings: &Settings, clock: &Clock) -> SourceFactory {
     let topics = settings.source.topics.clone();
-    let options = SourceOptions::new(connect::consumer(&settings.kafka), settings.group.clone(), topics);
+    let identity = &settings.identity;
+    let options = SourceOptions {
+        instance: identity.instance.clone(),
+        assignment: settings.source.assignment,
+        session_timeout: identity.session_timeout,
+        ..SourceOptions::new(connect::consumer(&settings.kafka), identity.group.clone(), topics)
+    };
     let clock = clock.clone();
     Arc::new(move || Ok(Box::new(RdkafkaSource::new(options.clone(), clock.clone())?)))
 }
@@ -126,6 +132,8 @@ fn spout_options(settings: &Settings, until_end: bool) -> KafkaSpoutOptions {
             config::Start::Latest => kafka::Start::Latest,
         },
         until_end,
+        out_of_range: source.out_of_range,
+        revoke_timeout: source.revoke_timeout,
         max_pending_records: settings.engine.max_pending_records,
         max_pending_bytes: settings.engine.max_pending_bytes,
         ..KafkaSpoutOptions::default()

@@ -16,6 +16,7 @@ use super::{
     dispatch::Session,
     exit::{Cause, Failure, Outcome},
     http::HttpServer,
+    lock::InstanceLock,
     output, pipeline,
     progress::{Progress, grouped},
     signals::{Signals, Stop},
@@ -42,6 +43,10 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
     let clock = Clock::system();
     let metrics = Metrics::new(&librdkafka_version()).map_err(|e| Failure::new(Cause::Software, e))?;
     let plan = pipeline::plan(&settings, args.until_end, &metrics, &clock)?;
+    let _lock = match &settings.identity.instance {
+        Some(instance) => Some(InstanceLock::take(&settings.identity, instance)?),
+        None => None,
+    };
     let stop = StopHandle::default();
     let _signals = Signals::listen({
         let stop = stop.clone();
@@ -69,6 +74,7 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
 
 fn failure(error: EngineError) -> Failure {
     let cause = match &error {
+        EngineError::Component { error, .. } if error.is_refusal() => Cause::Config,
         EngineError::Component { error, .. } if !error.is_retriable() => Cause::Unavailable,
         EngineError::Component { .. }
         | EngineError::Hung { .. }
@@ -153,7 +159,7 @@ fn warn_of_what_a_crash_costs(plan: &Plan, settings: &Settings) {
     for component in plan.components.iter().filter(|c| c.stateful) {
         tracing::info!(
             component = &*component.name,
-            group = settings.group,
+            group = settings.identity.group,
             "its state is in memory: a crash, or a second run of the group, starts it from nothing"
         );
     }

@@ -9,24 +9,43 @@ use std::fmt;
 #[derive(Clone)]
 pub struct ComponentError {
     message: String,
-    retriable: bool,
+    kind: Kind,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Kind {
+    Retriable,
+    Permanent,
+    Refused,
 }
 
 impl ComponentError {
     /// A failure that a replay may cure.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), retriable: true }
+        Self { message: message.to_string(), kind: Kind::Retriable }
     }
 
     /// A failure that no replay cures: the record goes to the dead-letter topic at once.
     pub fn permanent(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), retriable: false }
+        Self { message: message.to_string(), kind: Kind::Permanent }
+    }
+
+    /// What was found is not what this was set up for, and to go on could lose or repeat something: a person has to
+    /// decide, and the sentence says between what.
+    pub fn refused(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), kind: Kind::Refused }
     }
 
     /// False if no replay can cure the failure.
     #[must_use]
-    pub const fn is_retriable(&self) -> bool {
-        self.retriable
+    pub fn is_retriable(&self) -> bool {
+        self.kind == Kind::Retriable
+    }
+
+    /// Whether a person has to decide.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.kind == Kind::Refused
     }
 }
 
@@ -38,8 +57,7 @@ impl fmt::Display for ComponentError {
 
 impl fmt::Debug for ComponentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.retriable { "retriable" } else { "permanent" };
-        write!(f, "{kind}: {}", self.message)
+        write!(f, "{:?}: {}", self.kind, self.message)
     }
 }
 

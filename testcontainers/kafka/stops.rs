@@ -125,7 +125,7 @@ fn a_second_signal_does_not_wait_for_a_broker_that_is_gone(broker: &mut Broker) 
 
 fn a_run_that_is_not_done_within_the_drain_timeout_ends_with_75(broker: &mut Broker) {
     let input = load(broker, &["--lines", "400000", "--words", "5", "--unique-ids"]);
-    let timeouts = ["--set", "engine.drain_timeout_ms=1000", "-X", "session.timeout.ms=6000"];
+    let timeouts = ["--set", "engine.drain_timeout_ms=1000", "--set", "kafka.session_timeout_ms=6000"];
     let flags = [&["--topology", "split-words"][..], &timeouts].concat();
     let job = Job::new(broker, &input, &flags);
     let address = free_address();

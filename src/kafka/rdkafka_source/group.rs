@@ -3,6 +3,7 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use rdkafka::{
+    TopicPartitionList,
     consumer::{Consumer, RebalanceProtocol},
     error::KafkaError,
     topic_partition_list::Offset as Place,
@@ -14,8 +15,8 @@ use super::{
 };
 use crate::kafka::{
     client::{
-        AssignedPartition, AssignmentEpoch, ClientError, Committed, ErrorKind, NextOffset, Position, SourceEvent,
-        TopicPartition,
+        AssignedPartition, AssignmentEpoch, ClientError, Committed, ErrorKind, NextOffset, Position, SourceClient as _,
+        SourceEvent, TopicPartition,
     },
     native::committed_metadata,
     rdkafka::call_error,
@@ -105,7 +106,7 @@ impl RdkafkaSource {
             return Err(misuse("assign without an unanswered Assigned event"));
         }
         let epoch = AssignmentEpoch(self.last_epoch);
-        for (partition, _) in partitions {
+        for (partition, position) in partitions {
             if !self.queue.forward(&partition.topic, partition.partition) {
                 return Err(ClientError::new(
                     ErrorKind::UnknownTopic,
@@ -113,6 +114,7 @@ impl RdkafkaSource {
                 ));
             }
             self.intake.add(partition.clone(), epoch);
+            self.intake.move_to(partition, *position);
         }
         self.wishes.pop_front();
         self.give(partitions.iter().map(|(partition, position)| (partition, place(*position))))
@@ -126,6 +128,10 @@ impl RdkafkaSource {
         let Some(Wish::Take { partitions }) = self.wishes.pop_front() else {
             return Ok(());
         };
+        let (paused, others) =
+            std::mem::take(&mut self.paused).into_iter().partition(|partition| partitions.contains(partition));
+        self.paused = others;
+        self.resume(&paused)?;
         partitions.iter().for_each(|partition| self.intake.remove(partition));
         let done = match self.consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => {
@@ -145,6 +151,25 @@ impl RdkafkaSource {
             RebalanceProtocol::Eager | RebalanceProtocol::None => self.consumer.assign(&list),
         };
         done.map_err(|error| call_error(&error, "taking partitions", self.brokers()))
+    }
+
+    /// Starts a partition again that the client has stopped reading because its offset was gone; only an assignment does
+    /// that. An eager protocol knows only whole assignments, so every partition is started again where it stands.
+    pub(super) fn start_again(&mut self, partition: &TopicPartition, to: Position) -> Result<(), KafkaError> {
+        self.intake.move_to(partition, to);
+        if matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
+            let mut list = TopicPartitionList::new();
+            list.add_partition_offset(&partition.topic, partition.partition, place(to))?;
+            self.restarting.push(partition.clone());
+            self.consumer.incremental_unassign(&list)?;
+            return self.consumer.incremental_assign(&list);
+        }
+        let mut list = TopicPartitionList::new();
+        for (partition, position) in self.intake.positions() {
+            list.add_partition_offset(&partition.topic, partition.partition, place(position))?;
+            self.restarting.push(partition.clone());
+        }
+        self.consumer.assign(&list)
     }
 
     pub(super) fn leave(&mut self, max_wait: Duration) -> Result<(), ClientError> {

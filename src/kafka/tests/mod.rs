@@ -2,5 +2,6 @@
 
 mod bench;
 mod cut;
+mod rebalance;
 mod sink;
 mod source;

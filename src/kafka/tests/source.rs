@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::bench::{Bench, texts};
 use crate::{
     kafka::{
-        KafkaSpoutOptions,
+        KafkaSpoutOptions, OutOfRange,
         client::{CommitOutcome, Committed, NextOffset, SourceEvent},
         fake::{FakeBroker, tp},
         format::{Decoder, Format},
@@ -146,36 +146,6 @@ fn a_topic_of_nothing_but_garbage_is_worked_through_in_bounded_memory() {
 }
 
 #[test]
-fn revoked_and_lost_partitions_commit_nothing_and_late_acks_are_ignored() {
-    for event in [SourceEvent::Revoked(vec![tp(0)]), SourceEvent::Lost(vec![tp(0)])] {
-        let broker = broker(3);
-        let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
-        let outs = bench.drain();
-        bench.ack(&outs[0]);
-        let frozen = bench.freeze();
-        broker.get().events.push_back(event);
-        bench.drain();
-        assert_eq!(bench.commit(frozen), CommitState::Refused);
-        bench.ack(&outs[1]);
-        assert_eq!((bench.spout.late(), bench.committed(0)), (1, None));
-        // It comes back: everything uncommitted is emitted again, and the old ack does not meet the new record.
-        broker.get().events.push_back(SourceEvent::Assigned {
-            partitions: Vec::new(),
-            epoch: crate::kafka::client::AssignmentEpoch(0),
-            group_is_new: true,
-        });
-        let again = bench.drain();
-        assert_eq!(texts(&again), ["line 0", "line 1", "line 2"]);
-        bench.ack(&outs[2]);
-        let _state = bench.commit_now();
-        assert_eq!((bench.spout.late(), bench.committed(0)), (2, Some(0)));
-        again.iter().for_each(|out| bench.ack(out));
-        assert_eq!(bench.commit_now(), CommitState::Done);
-        assert_eq!(bench.committed(0), Some(3));
-    }
-}
-
-#[test]
 fn a_commit_that_fails_for_now_is_sent_again_and_a_fenced_one_ends_the_generation() {
     let broker = broker(2);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
@@ -301,7 +271,7 @@ fn a_full_ring_stops_the_records_and_not_the_polling() {
 }
 
 #[test]
-fn answers_and_revokes_do_not_wait_behind_records_that_nobody_wants() {
+fn answers_and_lost_partitions_do_not_wait_behind_records_that_nobody_wants() {
     let broker = broker(20_000);
     let options = KafkaSpoutOptions { max_pending_records: 10, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
@@ -310,10 +280,9 @@ fn answers_and_revokes_do_not_wait_behind_records_that_nobody_wants() {
     bench.ack(&outs[0]);
     assert_eq!(bench.commit_now(), CommitState::Done);
     assert_eq!(bench.committed(0), Some(1));
-    broker.get().events.push_back(SourceEvent::Revoked(vec![tp(0)]));
+    broker.says(SourceEvent::Lost(vec![tp(0)]));
     bench.drain();
-    bench.ack(&outs[1]);
-    assert_eq!(bench.spout.late(), 1);
+    assert_eq!(broker.let_go(), [tp(0)]);
 }
 
 #[test]
@@ -471,4 +440,84 @@ fn what_is_committed_is_known_before_anything_is_emitted() {
     };
     let frozen = [position(0, 3, &OffsetRanges::new(), 5, Some(1)), position(1, 0, &OffsetRanges::new(), 1, None)];
     assert_eq!(bench.spout.frozen(), frozen);
+}
+
+/// Retention has deleted what lies below `low`.
+fn delete_below(broker: &FakeBroker, low: i64) {
+    let mut broker = broker.get();
+    let log = broker.topics.get_mut(&tp(0)).unwrap();
+    log.low = low;
+    log.records.retain(|record| record.offset >= low);
+}
+
+/// The topic is deleted, and made anew with so many records.
+fn make_anew(broker: &FakeBroker, records: usize) {
+    broker.get().topics.remove(&tp(0));
+    (0..records).for_each(|i| broker.produce(0, Some(format!("new {i}").as_bytes())));
+}
+
+fn committed(broker: &FakeBroker, next: i64) {
+    broker.get().committed.insert(tp(0), Committed { next: NextOffset(next), metadata: String::new() });
+}
+
+#[test]
+fn records_that_were_deleted_before_they_were_read_end_the_run_with_a_sentence() {
+    let broker = broker(10);
+    committed(&broker, 3);
+    delete_below(&broker, 7);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    let error = (0..5).find_map(|_| bench.try_step().err()).unwrap();
+    assert!(
+        error.is_refusal() && error.to_string().contains("4 offsets were deleted before they were read"),
+        "{error}"
+    );
+}
+
+#[test]
+fn records_that_were_deleted_before_they_were_read_can_be_skipped_and_are_counted() {
+    for keyed in [false, true] {
+        let broker = broker(10);
+        committed(&broker, 3);
+        delete_below(&broker, 7);
+        let options = KafkaSpoutOptions { out_of_range: OutOfRange::Skip, keyed, ..KafkaSpoutOptions::default() };
+        let mut bench = Bench::new(&broker, options);
+        let outs = bench.drain();
+        assert_eq!(texts(&outs), ["line 7", "line 8", "line 9"]);
+        outs.iter().for_each(|out| bench.ack(out));
+        assert_eq!((bench.commit_now(), bench.committed(0)), (CommitState::Done, Some(10)));
+        assert_eq!(bench.metrics.records_lost().get(), 4);
+    }
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_read_from_its_beginning_if_that_is_wanted() {
+    let broker = broker(10);
+    let options = KafkaSpoutOptions { out_of_range: OutOfRange::Skip, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    let old = bench.drain();
+    old.iter().take(9).for_each(|out| bench.ack(out));
+    assert_eq!((bench.commit_now(), bench.committed(0)), (CommitState::Done, Some(9)));
+    make_anew(&broker, 3);
+    let outs = bench.drain();
+    assert_eq!(texts(&outs), ["new 0", "new 1", "new 2"]);
+    // An ack of the old topic's record does not meet the new one.
+    bench.ack(&old[9]);
+    assert_eq!(bench.metrics.late_acks().get(), 1);
+    bench.ack(&outs[0]);
+    assert_eq!((bench.commit_now(), bench.committed(0)), (CommitState::Done, Some(1)));
+    outs[1..].iter().for_each(|out| bench.ack(out));
+    assert_eq!((bench.commit_now(), bench.committed(0)), (CommitState::Done, Some(3)));
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_never_mixed_with_the_state_of_the_old_one() {
+    for (policy, keyed) in [(OutOfRange::Fail, false), (OutOfRange::Skip, true)] {
+        let broker = broker(10);
+        let options = KafkaSpoutOptions { out_of_range: policy, keyed, ..KafkaSpoutOptions::default() };
+        let mut bench = Bench::new(&broker, options);
+        bench.drain();
+        make_anew(&broker, 3);
+        let error = (0..5).find_map(|_| bench.try_step().err()).unwrap();
+        assert!(error.is_refusal() && error.to_string().contains("made anew"), "{error}");
+    }
 }

@@ -16,6 +16,9 @@ const OURS: &[(&str, &str)] = &[
     ("metadata.broker.list", "kafka.brokers"),
     ("group.id", "kafka.group"),
     ("client.id", "kafka.client_id"),
+    ("group.instance.id", "kafka.instance"),
+    ("session.timeout.ms", "kafka.session_timeout_ms"),
+    ("partition.assignment.strategy", "source.assignment"),
 ];
 
 /// Why the promise forbids this value, if it does.

@@ -21,6 +21,10 @@ section! { "",
         delivery: String = "\"at-least-once\"", Any;
         /// Options of the topology itself, which its page explains: of `word-count`, for example, `count_tasks`.
         topology_options: BTreeMap<String, String> = "{}", Any;
+        /// Folder for what stays on this host between runs: the lock files by which two processes of one identity see each
+        /// other. Empty: `$STATE_DIRECTORY` (systemd), else `$XDG_STATE_HOME/stormglass`, else
+        /// `$HOME/.local/state/stormglass`, else `/var/lib/stormglass`.
+        state_dir: String = "\"\"", Any;
     }
     nested {
         kafka: Kafka,
@@ -39,6 +43,12 @@ section! { "kafka",
         brokers: Vec<String> = "[]", Any;
         /// Consumer group, under which offsets are committed. Empty: `stormglass-TOPOLOGY-OUTPUT`.
         group: String = "\"\"", Any;
+        /// Identity of this process in its group (`group.instance.id`, KIP-345). A process that starts again within the
+        /// session timeout has its partitions at once; a second one with the same identity ends the first. Empty: none,
+        /// unless the topology has stores; then it is `0`.
+        instance: String = "\"\"", Any;
+        /// Time without a heartbeat after which the group gives a member's partitions to others, in milliseconds.
+        session_timeout_ms: u64 = "45000", Range(1000, HOUR_MS);
         /// Name under which brokers log and limit this client.
         client_id: String = "\"stormglass\"", Any;
         /// Properties of librdkafka for every client. A secret is never written here: `"sasl.password_file" = "PATH"`
@@ -67,6 +77,16 @@ section! { "source",
         empty: String = "\"pass\"", OneOf(&["pass", "dead-letter"]);
         /// Where to start in a partition for which the group has no offset yet.
         start: String = "\"earliest\"", OneOf(&["earliest", "latest"]);
+        /// How the members of a group share partitions. `cooperative-sticky` moves those that must move; with the others
+        /// every change stops all members. All members of a group must have the same.
+        assignment: String = "\"cooperative-sticky\"", OneOf(&["cooperative-sticky", "range", "roundrobin"]);
+        /// Longest time for which partitions that go to another member are drained, in milliseconds. What is in flight
+        /// then, is repeated there.
+        revoke_timeout_ms: u64 = "10000", Range(0, 120_000);
+        /// What to do if a partition does not hold the offset that is to be read next, because its records were deleted
+        /// before they were read, or its topic was made anew: `fail` ends the run, `skip` goes on with what there is and
+        /// counts what is missing.
+        out_of_range: String = "\"fail\"", OneOf(&["fail", "skip"]);
         /// How often a record that failed is emitted again before it goes to the dead-letter topic.
         max_retries: u64 = "3", Range(0, 1_000_000);
         /// Wait before the first retry, in milliseconds; it doubles with each further one.

@@ -1,9 +1,12 @@
 //! Rules over several settings at once. None is ever mended in silence.
 
+use std::path::PathBuf;
+
 use super::{
     layers::{Layers, Origin},
     problem::Problem,
     raw::Raw,
+    validate::Env,
 };
 use crate::topology::Delivery;
 
@@ -15,6 +18,17 @@ pub(crate) fn group(raw: &Raw) -> String {
     } else {
         raw.kafka.group.clone()
     }
+}
+
+/// The folder for what stays on this host: the one that is set, or the one that the system names for such things
+/// (systemd, the XDG base directory specification).
+pub(crate) fn state_dir(raw: &Raw, env: Env<'_>) -> PathBuf {
+    let named = |variable: &str| env(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let set = (!raw.state_dir.is_empty()).then(|| PathBuf::from(&raw.state_dir));
+    set.or_else(|| named("STATE_DIRECTORY"))
+        .or_else(|| named("XDG_STATE_HOME").map(|state| state.join("stormglass")))
+        .or_else(|| named("HOME").map(|home| home.join(".local/state/stormglass")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib/stormglass"))
 }
 
 /// The dead-letter topic: the one that is set, or the output's name with an ending.
@@ -104,8 +118,15 @@ pub(super) fn contradictions(raw: &Raw, layers: &Layers, found: &mut Vec<Problem
     }
 }
 
-/// Names of topics, and topics that would feed themselves.
+/// Names of topics, topics that would feed themselves, and the name of this process.
 pub(super) fn names(raw: &Raw, found: &mut Vec<Problem>) {
+    let instance = &raw.kafka.instance;
+    if !instance.is_empty() && !legal_topic(instance) {
+        let message = format!(
+            "\"{instance}\" is no name for an instance: at most 249 of a-z, A-Z, 0-9, dot, underscore and hyphen"
+        );
+        found.push(Problem::new("kafka.instance", message));
+    }
     let dead_letters = dead_letter_topic(raw);
     let written = [("sink.topic", &raw.sink.topic), ("source.dead_letter_topic", &dead_letters)];
     for (path, topic) in written {

@@ -1,9 +1,12 @@
 //! The configuration as the program uses it: checked, typed, complete.
 
-use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::secrets::Secret;
-use crate::topology::Delivery;
+use crate::{
+    kafka::{Assignment, OutOfRange},
+    topology::Delivery,
+};
 
 /// What a record's value is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,6 +101,19 @@ fn overlaid<'a>(all: &'a Properties, own: &'a Properties) -> impl Iterator<Item 
     all.iter().chain(own).map(|(name, value)| (name.as_str(), value.expose()))
 }
 
+/// As whom a process reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdentitySettings {
+    /// The consumer group.
+    pub group: String,
+    /// The identity that was set, if one was.
+    pub instance: Option<String>,
+    /// After so long without a heartbeat the group goes on without the process.
+    pub session_timeout: Duration,
+    /// Folder for lock files.
+    pub state_dir: PathBuf,
+}
+
 /// What is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceSettings {
@@ -111,6 +127,12 @@ pub struct SourceSettings {
     pub empty: Policy,
     /// Where to start without an offset.
     pub start: Start,
+    /// How the group's members share partitions.
+    pub assignment: Assignment,
+    /// What to do if a partition does not hold the offset to go on from.
+    pub out_of_range: OutOfRange,
+    /// Longest drain of partitions that go to another member.
+    pub revoke_timeout: Duration,
     /// Retries before the dead-letter topic; 0 if trees are not tracked.
     pub max_retries: u32,
     /// Before the first retry.
@@ -175,8 +197,8 @@ pub struct Settings {
     pub topology_options: BTreeMap<String, String>,
     /// What happens to records when something fails.
     pub delivery: Delivery,
-    /// The consumer group.
-    pub group: String,
+    /// As whom it reads.
+    pub identity: IdentitySettings,
     /// How to reach Kafka.
     pub kafka: ClientSettings,
     /// What is read.

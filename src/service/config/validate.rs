@@ -11,11 +11,14 @@ use super::{
     rules,
     schema::{Field, Rule},
     settings::{
-        ClientSettings, Emit, EngineSettings, Format, LogSettings, Policy, Settings, SinkSettings, SourceSettings,
-        Start,
+        ClientSettings, Emit, EngineSettings, Format, IdentitySettings, LogSettings, Policy, Settings, SinkSettings,
+        SourceSettings, Start,
     },
 };
-use crate::topology::Delivery;
+use crate::{
+    kafka::{Assignment, OutOfRange},
+    topology::Delivery,
+};
 
 /// Looks an environment variable up, for secrets that stand there.
 pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -32,7 +35,8 @@ pub(crate) fn pipeline(loaded: &Loaded, env: Env<'_>) -> Result<Settings, Proble
     rules::names(raw, &mut found);
     let http = listen_address(raw, &mut found);
     let kafka = client_settings(raw, &loaded.layers, env, &mut found);
-    if found.is_empty() { Ok(settings(raw, kafka, http)) } else { Err(attributed(found, &loaded.layers)) }
+    let identity = identity(raw, env);
+    if found.is_empty() { Ok(settings(raw, kafka, identity, http)) } else { Err(attributed(found, &loaded.layers)) }
 }
 
 /// Checks only what a command needs that reads or writes topics by itself.
@@ -112,6 +116,16 @@ fn client_settings(raw: &Raw, layers: &Layers, env: Env<'_>, found: &mut Vec<Pro
     }
 }
 
+fn identity(raw: &Raw, env: Env<'_>) -> IdentitySettings {
+    let instance = &raw.kafka.instance;
+    IdentitySettings {
+        group: rules::group(raw),
+        instance: (!instance.is_empty()).then(|| instance.clone()),
+        session_timeout: millis(raw.kafka.session_timeout_ms),
+        state_dir: rules::state_dir(raw, env),
+    }
+}
+
 const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
@@ -120,14 +134,14 @@ fn size(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-fn settings(raw: &Raw, kafka: ClientSettings, http: Option<SocketAddr>) -> Settings {
+fn settings(raw: &Raw, kafka: ClientSettings, identity: IdentitySettings, http: Option<SocketAddr>) -> Settings {
     let delivery: Delivery = raw.delivery.parse().unwrap_or_default();
     let emit = if raw.sink.emit == "every" { Emit::Every } else { Emit::LatestPerKey };
     Settings {
         topology: raw.topology.clone(),
         topology_options: raw.topology_options.clone(),
         delivery,
-        group: rules::group(raw),
+        identity,
         kafka,
         source: source(&raw.source, rules::dead_letter_topic(raw), delivery),
         sink: SinkSettings { topic: raw.sink.topic.clone(), emit },
@@ -152,6 +166,13 @@ fn source(raw: &Source, dead_letter_topic: String, delivery: Delivery) -> Source
         non_utf8: policy(&raw.non_utf8),
         empty: policy(&raw.empty),
         start: if raw.start == "latest" { Start::Latest } else { Start::Earliest },
+        assignment: match raw.assignment.as_str() {
+            "range" => Assignment::Range,
+            "roundrobin" => Assignment::RoundRobin,
+            _ => Assignment::CooperativeSticky,
+        },
+        out_of_range: if raw.out_of_range == "skip" { OutOfRange::Skip } else { OutOfRange::Fail },
+        revoke_timeout: millis(raw.revoke_timeout_ms),
         max_retries: u32::try_from(retries).unwrap_or(u32::MAX),
         retry_backoff: millis(raw.retry_backoff_ms),
         retry_backoff_max: millis(raw.retry_backoff_max_ms),
