@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{
     client::{ClientError, DeliveryFailure, DeliveryReport, ErrorKind, FlushId, ProduceBatch, SinkClient},
+    letter::{push_about, push_payload_left_out},
     produce::ProduceRecord,
-    record::push_header,
 };
 use crate::{
     metrics::{DeadLetterReason, Metrics},
@@ -106,7 +106,7 @@ impl<T> DeadLetters<T> {
         let mut about = Vec::new();
         let reason = ("reason", letter.reason.label());
         for (name, value) in letter.about.iter().chain([&reason]) {
-            push_header(format!("stormglass-{name}").as_bytes(), Some(value.as_bytes()), &mut about);
+            push_about(name, value, &mut about);
         }
         self.headers.clear();
         self.headers.extend_from_slice(letter.headers);
@@ -154,7 +154,7 @@ impl<T> DeadLetters<T> {
             DeliveryReport::Failed(failed) => match self.open.get_mut(&failed.flush.0) {
                 Some(open) if failed.reason == DeliveryFailure::TooLarge && !open.short => {
                     open.short = true;
-                    push_header(b"stormglass-payload", Some(b"left out: too large"), &mut open.about);
+                    push_payload_left_out(&mut open.about);
                     let (key, flush) = (open.key.as_deref(), failed.flush);
                     self.batch.push(&ProduceRecord { key, value: None, headers: &open.about, flush, tag: 0 });
                 }

@@ -12,12 +12,12 @@
 //! beside a committed offset), `round` (one commit), `departure` (partitions that are
 //! asked back), `out_of_range` (offsets that are gone); then
 //! `source_options`, `source`, `hearing`, `emission` and `committing` (the spout), `poller` (its part on a thread of its own), `channel` (what the
-//! two say to each other), `dead_letters`, `gauges`. The sink: `sink_options`, `latest` (per key), `sink`.
+//! two say to each other), `letter` and `dead_letters`, `gauges`. The sink: `sink_options`, `latest` (per key), `sink`.
 //!
 //! Over librdkafka, which only these files name: `native` (its batch calls: the one place with `unsafe`), `rdkafka` (what
 //! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
 //! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `lookup` (what may be asked), `reader` (a
-//! whole topic, once), `admin`, `version`.
+//! whole topic, once), `admin`, `admin_group`, `replay` (letters written back), `version`.
 //!
 //! Invariants:
 //! 1. Whoever is below a client port never decides: it reports events and does what it is told. It does not assign,
@@ -29,6 +29,7 @@
 //! 6. A record is done once: its tree is complete, or the broker has its dead letter, or there was nothing to emit.
 
 pub mod admin;
+pub mod admin_group;
 mod channel;
 pub mod client;
 mod commit_metadata;
@@ -44,6 +45,7 @@ mod gauges;
 mod hearing;
 mod intake;
 mod latest;
+mod letter;
 pub mod lineage;
 mod lookup;
 mod native;
@@ -60,6 +62,7 @@ mod rdkafka_sink;
 mod rdkafka_source;
 pub mod reader;
 pub mod record;
+pub mod replay;
 pub mod retry;
 mod round;
 mod sink;
@@ -73,6 +76,7 @@ mod trouble;
 mod version;
 
 pub use dead_letters::{DeadLetterOptions, SinkFactory};
+pub use letter::DeadLetter;
 pub use options::{Assignment, Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
 pub use out_of_range::OutOfRange;
 pub use rdkafka_sink::RdkafkaSink;

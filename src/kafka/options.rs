@@ -174,9 +174,22 @@ pub(super) fn source_properties(options: &SourceOptions) -> Properties {
 
 /// The properties of a reader that belongs to no group. librdkafka wants a group name all the same.
 pub(super) fn reader_properties(connection: &Connection) -> Properties {
+    group_properties(connection, "stormglass-reader")
+}
+
+/// The properties of whoever looks at a group without joining it.
+pub(super) fn group_properties(connection: &Connection, group: &str) -> Properties {
     let mut properties = reader(connection);
-    properties.extend(pairs(&[("group.id", "stormglass-reader")]));
+    properties.extend(pairs(&[("group.id", group)]));
     with_overrides(properties, connection)
+}
+
+/// The properties of a producer whose records come in transactions. Nobody else writes under its name at the same time.
+pub(super) fn transactional_properties(options: &SinkOptions, name: &str) -> Properties {
+    let mut properties = sink_properties(options);
+    let timeout = options.delivery_timeout.as_millis().to_string();
+    properties.extend(pairs(&[("transactional.id", name), ("transaction.timeout.ms", timeout.as_str())]));
+    properties
 }
 
 /// The properties of a producer.

@@ -112,7 +112,7 @@ impl ClientContext for ToLog {
 
 /// librdkafka repeats itself at each retry, so its lines are for those who look for a fault; what an operator must know
 /// comes once, as an event.
-fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
+pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
     tracing::debug!(target: "librdkafka", ?level, facility, "{message}");
 }
 

@@ -15,18 +15,11 @@ use super::{
 use crate::{
     audit::{Ledger, Verdict},
     clock::Clock,
-    kafka::{reader::TopicReader, record::RecordBlock},
+    kafka::{DeadLetter, reader::TopicReader, record::RecordBlock},
 };
 
 /// Longest silence of the brokers.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Headers of a dead letter.
-mod dead_letter {
-    pub(super) const TOPIC: &str = "stormglass-source-topic";
-    pub(super) const PARTITION: &str = "stormglass-source-partition";
-    pub(super) const OFFSET: &str = "stormglass-source-offset";
-}
 
 /// Where a record stands: topic, partition, offset.
 type Coordinates = (Arc<str>, i32, i64);
@@ -121,17 +114,8 @@ impl<'a> Recount<'a> {
 
     /// Remembers which records of the input were given up: their coordinates stand in headers.
     fn take_dead(&mut self, block: &RecordBlock) {
-        for i in 0..block.len() {
-            let header = |name: &str| {
-                let value = block.headers(i).find(|(key, _)| *key == name.as_bytes())?.1?;
-                std::str::from_utf8(value).ok()
-            };
-            let coordinates = || {
-                let (partition, offset) = (header(dead_letter::PARTITION)?, header(dead_letter::OFFSET)?);
-                Some((header(dead_letter::TOPIC)?.into(), partition.parse().ok()?, offset.parse().ok()?))
-            };
-            self.dead.extend(coordinates());
-        }
+        let sources = (0..block.len()).filter_map(|i| DeadLetter::new(block, i).source());
+        self.dead.extend(sources.map(|(partition, offset)| (partition.topic, partition.partition, offset.0)));
     }
 
     fn take_input(&mut self, block: &RecordBlock) {
@@ -277,9 +261,8 @@ mod tests {
     #[test]
     fn dead_letters_are_not_expected() {
         let mut headers = Vec::new();
-        for (name, value) in [(dead_letter::TOPIC, "lines"), (dead_letter::PARTITION, "0"), (dead_letter::OFFSET, "1")]
-        {
-            push_header(name.as_bytes(), Some(value.as_bytes()), &mut headers);
+        for (name, value) in [("topic", "lines"), ("partition", "0"), ("offset", "1")] {
+            push_header(format!("stormglass-source-{name}").as_bytes(), Some(value.as_bytes()), &mut headers);
         }
         let args = args(AuditKind::Counts);
         let mut recount = Recount::new(&args);

@@ -7,15 +7,15 @@ use std::{path::PathBuf, sync::LazyLock};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::config::FILE_VARIABLE;
+use super::{config::FILE_VARIABLE, dead_letters::LetterId};
 
 /// `0.1.0 (librdkafka 2.12.1)`.
 pub static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} (librdkafka {})", env!("CARGO_PKG_VERSION"), crate::kafka::librdkafka_version()));
 
 const AFTER: &str = "Precedence: flag > environment (STORMGLASS_SECTION__FIELD) > file > default.\n\
-    Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 75 not all\n\
-    done in time, 78 configuration.";
+    Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 75 not done in \
+    time, 78 configuration.";
 
 /// A stream processor for Kafka: Storm's tuple trees, with every replay, duplicate and loss counted exactly.
 #[derive(Parser, Debug)]
@@ -90,6 +90,8 @@ pub enum Command {
     Load(Load),
     /// Recount input and output independently of the engine, and compare
     Audit(Audit),
+    /// Look at records that were given up, and write them back
+    DeadLetters(DeadLetters),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -242,4 +244,72 @@ pub struct Audit {
     /// Also print this many most frequent words of the output
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub top: usize,
+}
+
+/// `dead-letters`.
+#[derive(Args, Clone, Debug)]
+pub struct DeadLetters {
+    /// The dead-letter topic [source.dead_letter_topic]
+    #[arg(short, long, value_name = "TOPIC", global = true)]
+    pub dead_letters: Option<String>,
+    /// The output topic, after which the dead-letter topic is named if nothing else is said [sink.topic]
+    #[arg(short, long, value_name = "TOPIC", global = true)]
+    pub output: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub action: DeadLetterAction,
+}
+
+/// What to do with dead letters.
+#[derive(Subcommand, Clone, Debug)]
+pub enum DeadLetterAction {
+    /// List them, oldest first: where each came from, who gave it up and why
+    List(DeadLetterList),
+    /// Show one whole: headers, key and value
+    Show(DeadLetterShow),
+    /// Write records back to where they came from: each once, whatever happens
+    Replay(DeadLetterReplay),
+}
+
+/// `dead-letters list`.
+#[derive(Args, Clone, Debug)]
+pub struct DeadLetterList {
+    /// Only records of this topic
+    #[arg(short, long, value_name = "TOPIC")]
+    pub topic: Option<String>,
+    /// Only letters since then: 2026-11-29T20:20:20Z, or -1h for an hour ago
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    pub since: Option<String>,
+    /// Only the newest ones, so many
+    #[arg(short = 'n', long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// `dead-letters show`.
+#[derive(Args, Clone, Debug)]
+pub struct DeadLetterShow {
+    /// Which one, as the list names it
+    #[arg(value_name = "[PARTITION:]OFFSET")]
+    pub letter: LetterId,
+}
+
+/// `dead-letters replay`.
+#[derive(Args, Clone, Debug)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["letters", "all"]))]
+pub struct DeadLetterReplay {
+    /// Replay this letter; repeatable
+    #[arg(long = "offset", value_name = "[PARTITION:]OFFSET")]
+    pub letters: Vec<LetterId>,
+    /// Replay every letter that was not replayed yet
+    #[arg(short, long)]
+    pub all: bool,
+    /// Write them to this topic instead of where they came from
+    #[arg(long, value_name = "TOPIC")]
+    pub to: Option<String>,
+    /// Replay what was replayed before, too
+    #[arg(long)]
+    pub again: bool,
+    /// Do it: without this flag it is only said what would be done
+    #[arg(long)]
+    pub execute: bool,
 }

@@ -8,6 +8,7 @@ use super::{
     audit,
     cli::{Cli, Command, Global, Pipeline},
     config::{self, Loaded, Settings, Sources},
+    dead_letters,
     exit::{self, Cause, Failure, Outcome},
     flags, graph, load, logging, output, pipeline, run,
 };
@@ -44,6 +45,10 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Validate(pipeline) => pipeline.clone(),
         Command::Run(run) => run.pipeline.clone(),
         Command::Graph(graph) => Pipeline { topology: graph.topology.clone(), ..Pipeline::default() },
+        Command::DeadLetters(args) => {
+            let (output, dead_letters) = (args.output.clone(), args.dead_letters.clone());
+            Pipeline { output, dead_letters, ..Pipeline::default() }
+        }
         Command::Load(_) | Command::Audit(_) => Pipeline::default(),
     };
     let session = Session::new(&cli.global, &pipeline)?;
@@ -55,6 +60,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Graph(args) => graph::graph(&session, args),
         Command::Load(args) => load::load(&session, args),
         Command::Audit(args) => audit::audit(&session, args),
+        Command::DeadLetters(args) => dead_letters::dead_letters(&session, args),
         Command::Validate(_) => session.validate(),
         Command::Completions { .. } => Ok(()),
     }
@@ -102,6 +108,14 @@ impl<'a> Session<'a> {
     /// Every mistake of the configuration.
     pub(crate) fn client(&self) -> Result<config::ClientSettings, Failure> {
         Ok(config::client(&self.loaded, &|name| self.sources.variable(name))?)
+    }
+
+    /// The settings of a command about dead letters, and their topic.
+    ///
+    /// # Errors
+    /// Every mistake of the configuration.
+    pub(crate) fn dead_letters(&self) -> Result<(config::ClientSettings, String), Failure> {
+        Ok(config::dead_letters(&self.loaded, &|name| self.sources.variable(name))?)
     }
 
     /// Prints what counts even if it is wrong: that is when one wants to see it.

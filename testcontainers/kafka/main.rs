@@ -8,6 +8,7 @@
 mod bad_input;
 mod broker;
 mod client;
+mod dead_letters;
 mod harness;
 mod process;
 mod run;
@@ -17,10 +18,17 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = libtest_mimic::Arguments::from_args();
-    let trials = [client::trials(), harness::trials(), run::trials(), stops::trials(), bad_input::trials()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let trials = [
+        client::trials(),
+        harness::trials(),
+        run::trials(),
+        stops::trials(),
+        bad_input::trials(),
+        dead_letters::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     broker::shut_down();
     conclusion.exit_code()

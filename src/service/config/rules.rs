@@ -40,6 +40,20 @@ pub(crate) fn dead_letter_topic(raw: &Raw) -> String {
     }
 }
 
+/// The dead-letter topic, for a command that needs no other topic.
+pub(super) fn known_dead_letter_topic(raw: &Raw, found: &mut Vec<Problem>) -> String {
+    const PATH: &str = "source.dead_letter_topic";
+    let topic = dead_letter_topic(raw);
+    if raw.source.dead_letter_topic.is_empty() && raw.sink.topic.is_empty() {
+        let message =
+            "is not set: name it, as in --dead-letters counts-dead-letters, or its output, as in --output counts";
+        found.push(Problem::new(PATH, message));
+    } else if !legal_topic(&topic) {
+        found.push(illegal(PATH, &topic));
+    }
+    topic
+}
+
 /// What has no default.
 pub(super) fn required(raw: &Raw, found: &mut Vec<Problem>) {
     brokers(raw, found);

@@ -51,6 +51,19 @@ pub(crate) fn client(loaded: &Loaded, env: Env<'_>) -> Result<ClientSettings, Pr
     if found.is_empty() { Ok(kafka) } else { Err(attributed(found, &loaded.layers)) }
 }
 
+/// Checks what a command about dead letters needs: how to reach Kafka, and the topic.
+///
+/// # Errors
+/// Every mistake there is.
+pub(crate) fn dead_letters(loaded: &Loaded, env: Env<'_>) -> Result<(ClientSettings, String), Problems> {
+    let mut found = shape(loaded);
+    let Some(raw) = &loaded.raw else { return Err(attributed(found, &loaded.layers)) };
+    rules::brokers(raw, &mut found);
+    let topic = rules::known_dead_letter_topic(raw, &mut found);
+    let kafka = client_settings(raw, &loaded.layers, env, &mut found);
+    if found.is_empty() { Ok((kafka, topic)) } else { Err(attributed(found, &loaded.layers)) }
+}
+
 /// How messages are to be written, even if other settings are wrong.
 pub(crate) fn log(loaded: &Loaded) -> LogSettings {
     let text = |path| loaded.layers.value(path).and_then(toml::Value::as_str).unwrap_or_default();
