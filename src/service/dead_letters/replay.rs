@@ -18,7 +18,6 @@ use crate::{
         DeadLetter,
         admin::Admin,
         admin_group::Move,
-        client::TopicPartition,
         record::RecordBlock,
         replay::{ReplayRecord, Replayer},
     },
@@ -232,8 +231,7 @@ fn write(replayer: &Replayer, block: &RecordBlock, chosen: &[Chosen], replayed: 
         let sentence = "more letters were replayed one by one than can be remembered: replay those between with --all";
         return Err(Failure::new(Cause::Data, sentence));
     };
-    let TopicPartition { topic, partition } = &block.partition;
-    let step = Move { partition: TopicPartition::new(topic.clone(), *partition), to, metadata };
+    let step = Move { partition: block.partition.clone(), to, metadata };
     let headers: Vec<_> = chosen.iter().map(|c| DeadLetter::new(block, c.at).headers_for_replay()).collect();
     let records = chosen.iter().zip(&headers).map(|(chosen, headers)| ReplayRecord {
         topic: &chosen.topic,
