@@ -9,7 +9,7 @@ KAFKA := testcontainers/kafka.sh
 PORT := 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench kafka-start kafka-stop
+.PHONY: help setup demo test check bench torture kafka-start kafka-stop
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ check: setup ## Format, lints, documentation, licences
 
 bench: setup ## Measure against Apache Kafka
 	$(KAFKA) with cargo bench --locked --bench '*'
+
+torture: setup ## Kill, stop and starve the program under load, in an order by SEED (1); KILLS (20) in about MINUTES (5)
+	TORTURE_SEED=$(or $(SEED),1) TORTURE_KILLS=$(or $(KILLS),20) TORTURE_MINUTES=$(or $(MINUTES),5) REQUIRE_KAFKA=1 \
+	cargo test $(CARGO_FLAGS) --test kafka -- torture::
 
 kafka-start: setup ## Start Apache Kafka on PORT (9092) for work by hand
 	@$(KAFKA) start $(PORT)

@@ -13,6 +13,8 @@ mod harness;
 mod process;
 mod run;
 mod stops;
+#[path = "../torture/mod.rs"]
+mod torture;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         stops::trials(),
         bad_input::trials(),
         dead_letters::trials(),
+        torture::trials(),
     ]
     .into_iter()
     .flatten()
