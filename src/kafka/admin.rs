@@ -13,6 +13,7 @@ use super::{
     lookup::Lookup,
     options::{Connection, admin_properties, reader_properties},
     rdkafka::{ToLog, call_error, config, creation_error, native, sentence},
+    topics::TopicSpec,
 };
 use crate::clock::Clock;
 
@@ -64,14 +65,30 @@ impl Admin {
     /// # Errors
     /// No broker answers, access is denied, the broker does not accept the name or a setting.
     pub fn ensure_topic(&self, topic: &str, partitions: i32, settings: &[(&str, &str)]) -> Result<bool, ClientError> {
+        self.make(topic, partitions, -1, settings)
+    }
+
+    /// The same from a [`TopicSpec`].
+    ///
+    /// # Errors
+    /// See [`Admin::ensure_topic`].
+    pub fn ensure(&self, topic: &TopicSpec) -> Result<bool, ClientError> {
+        let replication = topic.replication.map_or(-1, i32::from);
+        self.make(&topic.name, topic.partitions, replication, &topic.settings)
+    }
+
+    fn make(
+        &self,
+        topic: &str,
+        partitions: i32,
+        replication: i32,
+        settings: &[(&str, &str)],
+    ) -> Result<bool, ClientError> {
         if self.partitions(topic)?.is_some() {
             return Ok(false);
         }
-        let new = settings
-            .iter()
-            .fold(NewTopic::new(topic, partitions, TopicReplication::Fixed(-1)), |new, (name, value)| {
-                new.set(name, value)
-            });
+        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(replication));
+        let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
         let what = format!("making topic {topic:?} with {partitions} partitions");
         let answers = self.wait(&what, self.client.create_topics([&new], &self.request()))?;
         let made = match answers.into_iter().next() {

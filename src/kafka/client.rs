@@ -400,6 +400,8 @@ pub enum ErrorKind {
     Fenced,
     /// Not done in time.
     TimedOut,
+    /// A record that the broker or the client does not take for its size.
+    TooLarge,
     /// Anything else.
     Other,
 }

@@ -187,7 +187,8 @@ pub(super) fn component_error(error: ClientError) -> ComponentError {
         | ErrorKind::Authorization
         | ErrorKind::Authentication
         | ErrorKind::Fenced
-        | ErrorKind::OffsetOutOfRange => ComponentError::permanent(error.message),
+        | ErrorKind::OffsetOutOfRange
+        | ErrorKind::TooLarge => ComponentError::permanent(error.message),
         ErrorKind::Unavailable
         | ErrorKind::NotKafka
         | ErrorKind::UnknownTopic

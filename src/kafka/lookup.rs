@@ -54,7 +54,12 @@ impl Lookup {
 
     /// The number of partitions of a topic; `None` if it does not exist.
     pub(super) fn partitions(&self, topic: &str) -> Result<Option<i32>, ClientError> {
-        self.answer(partition_count(self.consumer.client(), topic, self.max_wait, &self.brokers))
+        self.partitions_within(topic, self.max_wait)
+    }
+
+    /// The same, with a longest wait of its own.
+    pub(super) fn partitions_within(&self, topic: &str, max_wait: Duration) -> Result<Option<i32>, ClientError> {
+        self.answer(partition_count(self.consumer.client(), topic, max_wait, &self.brokers))
     }
 
     /// Oldest record and end of every partition of a topic that must exist, in the order of the partitions.

@@ -13,11 +13,13 @@
 //! asked back), `out_of_range` (offsets that are gone); then
 //! `source_options`, `source`, `hearing`, `emission` and `committing` (the spout), `poller` (its part on a thread of its own), `channel` (what the
 //! two say to each other), `letter` and `dead_letters`, `gauges`. The sink: `sink_options`, `latest` (per key), `sink`.
+//! The changelog: `topics`, `transactions` and `scan` (its client ports), `changelog/`.
 //!
 //! Over librdkafka, which only these files name: `native` (its batch calls: the one place with `unsafe`), `rdkafka` (what
 //! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
 //! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `lookup` (what may be asked), `reader` (a
-//! whole topic, once), `admin`, `admin_group`, `replay` (letters written back), `version`.
+//! whole topic, once), `admin`, `admin_group`, `rdkafka_topics`, `rdkafka_transactions`, `rdkafka_scan` and
+//! `rdkafka_changelog` (the clients of a changelog), `replay` (letters written back), `version`.
 //!
 //! Invariants:
 //! 1. Whoever is below a client port never decides: it reports events and does what it is told. It does not assign,
@@ -30,6 +32,7 @@
 
 pub mod admin;
 pub mod admin_group;
+pub mod changelog;
 mod channel;
 pub mod client;
 mod commit_metadata;
@@ -58,13 +61,18 @@ mod pending;
 mod poller;
 pub mod produce;
 mod rdkafka;
+mod rdkafka_changelog;
+mod rdkafka_scan;
 mod rdkafka_sink;
 mod rdkafka_source;
+mod rdkafka_topics;
+mod rdkafka_transactions;
 pub mod reader;
 pub mod record;
 pub mod replay;
 pub mod retry;
 mod round;
+pub mod scan;
 mod sink;
 mod sink_options;
 mod source;
@@ -72,15 +80,22 @@ mod source_options;
 mod subscription;
 #[cfg(test)]
 mod tests;
+pub mod topics;
+pub mod transactions;
 mod trouble;
 mod version;
 
+pub use changelog::{ChangelogOptions, KafkaChangelog};
 pub use dead_letters::{DeadLetterOptions, SinkFactory};
 pub use letter::DeadLetter;
-pub use options::{Assignment, Connection, SinkOptions, SourceOptions, check_overrides, is_secret};
+pub use options::{Assignment, Connection, SinkOptions, SourceOptions, TransactionOptions, check_overrides, is_secret};
 pub use out_of_range::OutOfRange;
+pub use rdkafka_changelog::ChangelogConnections;
+pub use rdkafka_scan::RdkafkaScan;
 pub use rdkafka_sink::RdkafkaSink;
 pub use rdkafka_source::{CLOSED_AGAIN_LOG_TARGET, RdkafkaSource};
+pub use rdkafka_topics::RdkafkaTopics;
+pub use rdkafka_transactions::RdkafkaTransactions;
 pub use sink::{KafkaSink, LINEAGE_HEADER};
 pub use sink_options::{Emit, KafkaSinkOptions};
 pub use source::KafkaSpout;

@@ -106,6 +106,30 @@ impl SinkOptions {
     }
 }
 
+/// How a transactional producer writes.
+#[derive(Clone, Debug)]
+pub struct TransactionOptions {
+    /// How to reach the brokers.
+    pub connection: Connection,
+    /// The identity: `transactional.id`. Whoever takes it later fences whoever had it before.
+    pub id: String,
+    /// A transaction that is open for longer is ended by the broker: `transaction.timeout.ms`. Default 30 s. Shorter than
+    /// the group's session timeout, or a successor would wait for it.
+    pub timeout: Duration,
+    /// The most records taken and not yet acknowledged: `queue.buffering.max.messages`. Default 50,000.
+    pub queue_records: u32,
+    /// The most kibibytes taken and not yet acknowledged: `queue.buffering.max.kbytes`. Default 16,384.
+    pub queue_kib: u32,
+}
+
+impl TransactionOptions {
+    /// The defaults.
+    #[must_use]
+    pub const fn new(connection: Connection, id: String) -> Self {
+        Self { connection, id, timeout: Duration::from_secs(30), queue_records: 50_000, queue_kib: 16_384 }
+    }
+}
+
 /// Properties of librdkafka in the order in which they are set; a later one replaces an earlier one.
 pub(super) type Properties = Vec<(String, String)>;
 
@@ -192,16 +216,53 @@ pub(super) fn transactional_properties(options: &SinkOptions, name: &str) -> Pro
     properties
 }
 
-/// The properties of a producer.
-pub(super) fn sink_properties(options: &SinkOptions) -> Properties {
-    let mut properties = common(&options.connection);
-    let linger = format!("{:.3}", options.linger.as_secs_f64() * 1000.0);
+/// The properties of a reader of whole topics: a few large fetches, and no waiting at an end, where the broker would hold
+/// back its answer for more records.
+pub(super) fn scan_properties(connection: &Connection) -> Properties {
+    let mut properties = reader(connection);
+    properties.extend(pairs(&[
+        ("group.id", "stormglass-scan"),
+        ("fetch.wait.max.ms", "10"),
+        ("queued.min.messages", "100000"),
+        ("queued.max.messages.kbytes", "16384"),
+    ]));
+    with_overrides(properties, connection)
+}
+
+/// What every producer needs: nothing lost, doubled or out of order.
+fn writer(connection: &Connection) -> Properties {
+    let mut properties = common(connection);
     properties.extend(pairs(&[
         ("enable.idempotence", "true"),
         ("acks", "all"),
         ("max.in.flight.requests.per.connection", "5"),
         // Java's partitioner, so that a key lies where every other client looks for it.
         ("partitioner", "murmur2_random"),
+    ]));
+    properties
+}
+
+/// The properties of a transactional producer. Its records share the fate of their transaction, and so its timeout.
+pub(super) fn transaction_properties(options: &TransactionOptions) -> Properties {
+    let mut properties = writer(&options.connection);
+    let timeout = options.timeout.as_millis().to_string();
+    properties.extend(pairs(&[
+        ("transactional.id", options.id.as_str()),
+        ("transaction.timeout.ms", timeout.as_str()),
+        ("linger.ms", "1"),
+        ("queue.buffering.max.messages", options.queue_records.to_string().as_str()),
+        ("queue.buffering.max.kbytes", options.queue_kib.to_string().as_str()),
+    ]));
+    let mut properties = with_overrides(properties, &options.connection);
+    properties.extend(pairs(&[("delivery.timeout.ms", timeout.as_str())]));
+    properties
+}
+
+/// The properties of a producer.
+pub(super) fn sink_properties(options: &SinkOptions) -> Properties {
+    let mut properties = writer(&options.connection);
+    let linger = format!("{:.3}", options.linger.as_secs_f64() * 1000.0);
+    properties.extend(pairs(&[
         ("linger.ms", linger.as_str()),
         ("queue.buffering.max.messages", options.queue_records.to_string().as_str()),
         ("queue.buffering.max.kbytes", options.queue_kib.to_string().as_str()),

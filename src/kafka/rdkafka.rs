@@ -199,7 +199,11 @@ pub(super) fn sentence(code: RDKafkaErrorCode, text: &str, what: &str, brokers: 
             ),
         ),
         ErrorKind::TimedOut => ClientError::new(kind, format!("{what}: no answer from {brokers} in time ({code})")),
-        ErrorKind::Config | ErrorKind::NotKafka | ErrorKind::OffsetOutOfRange | ErrorKind::Other => {
+        ErrorKind::Config
+        | ErrorKind::NotKafka
+        | ErrorKind::OffsetOutOfRange
+        | ErrorKind::TooLarge
+        | ErrorKind::Other => {
             let text = if text.is_empty() { code.to_string() } else { text.to_owned() };
             ClientError::new(kind, format!("{what}: {text}"))
         }

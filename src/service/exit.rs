@@ -108,7 +108,7 @@ impl From<ClientError> for Failure {
             ErrorKind::Unavailable | ErrorKind::TimedOut => Cause::Unavailable,
             ErrorKind::Authentication | ErrorKind::Authorization => Cause::Permission,
             ErrorKind::UnknownTopic => Cause::NoInput,
-            ErrorKind::OffsetOutOfRange => Cause::Data,
+            ErrorKind::OffsetOutOfRange | ErrorKind::TooLarge => Cause::Data,
             ErrorKind::Fenced | ErrorKind::Other => Cause::Software,
         };
         Self { cause, error: Some(error.into()) }

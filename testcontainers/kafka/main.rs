@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod broker;
+mod changelog;
 mod client;
 mod dead_letters;
 mod harness;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let arguments = libtest_mimic::Arguments::from_args();
     let trials = [
         client::trials(),
+        changelog::trials(),
         harness::trials(),
         run::trials(),
         stops::trials(),

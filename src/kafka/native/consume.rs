@@ -100,6 +100,18 @@ impl<C: ConsumerContext + 'static> RecordQueue<C> {
         true
     }
 
+    /// The end of a partition as its last fetch has found it.
+    pub(in crate::kafka) fn known_end(&self, topic: &str, partition: i32) -> Option<i64> {
+        let topic = CString::new(topic).ok()?;
+        let (mut low, mut high) = (-1, -1);
+        // SAFETY: the client is alive, the name a C string; both numbers are written within the call.
+        let err = unsafe {
+            let client = self.consumer.client().native_ptr();
+            rd::rd_kafka_get_watermark_offsets(client, topic.as_ptr(), partition, &raw mut low, &raw mut high)
+        };
+        (err == rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0).then_some(high)
+    }
+
     /// Hands over what is there, at most `max` records, waiting at most `wait` for the first. `deliver` says whether it
     /// wants more. A panic of it goes on after the call.
     pub(in crate::kafka) fn consume<F>(&mut self, max: usize, wait: Duration, deliver: &mut F)

@@ -2,7 +2,8 @@
 //! to a third of the calls that the wrapper has.
 //!
 //! Small values with safe methods: [`RecordQueue`] takes records off partitions, [`CommitQueue`] commits and hears the
-//! answers, [`BatchProducer`] takes rows and reports what became of them. Everything else goes through the wrapper.
+//! answers, [`BatchProducer`] takes rows, in transactions if it is told to, and reports what became of them. Everything
+//! else goes through the wrapper.
 //!
 //! Why `rd_kafka_consume_callback_queue` and not `rd_kafka_consume_batch_queue`: the batch call of librdkafka 2.12
 //! counts an end-of-partition event as a consumed record (fixed in 2.13.2, #4844), so that a partition that is paused
@@ -13,6 +14,8 @@
 mod consume;
 mod produce;
 mod shared;
+mod transact;
 
 pub(super) use consume::{CommitQueue, PartitionResult, RawRecord, RecordQueue, committed_metadata};
 pub(super) use produce::{BatchProducer, RawReport, Refused};
+pub(super) use transact::TransactionError;

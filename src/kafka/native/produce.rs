@@ -117,6 +117,13 @@ impl<C: ClientContext + 'static> BatchProducer<C> {
         self.in_flight
     }
 
+    /// Makes the client's handle of a topic, so that what it hears about the topic's partitions reaches it. False: no such
+    /// topic can exist.
+    #[must_use]
+    pub(in crate::kafka) fn know(&mut self, name: &Arc<str>) -> bool {
+        !self.topic(name).is_null()
+    }
+
     fn topic(&mut self, name: &Arc<str>) -> *mut rd::rd_kafka_topic_t {
         if let Some(topic) = self.topics.get(name) {
             return *topic;

@@ -74,7 +74,7 @@ fn opened(factory: &ChangelogFactory) -> Result<Box<dyn Changelog>, BrokenContra
         value: "text".to_owned(),
         key_groups: 4,
     };
-    let mut changelog = called(1, "is made", factory(&[store("counts"), store("seen")]))?;
+    let mut changelog = called(1, "is made", factory.make(&[store("counts"), store("seen")]))?;
     for _ in 0..CALLS {
         if called(1, "is opened", changelog.open(WAIT))? {
             return Ok(changelog);
@@ -222,7 +222,7 @@ mod tests {
         let memory = MemoryChangelog::new();
         memory.fail_next();
         let told = check_changelog(&memory.factory()).unwrap_err();
-        insta::assert_snapshot!(told, @"contract Changelog 4: it fails when it is polled: retriable: flush 1: no answer");
+        insta::assert_snapshot!(told, @"contract Changelog 4: it fails when it is polled: Retriable: flush 1: no answer");
 
         let used = MemoryChangelog::new();
         assert_eq!(check_changelog(&used.factory()), Ok(()));

@@ -58,7 +58,7 @@ impl MemoryChangelog {
     #[must_use]
     pub fn factory(&self) -> ChangelogFactory {
         let kept = self.clone();
-        Arc::new(move |formats| {
+        ChangelogFactory::new(move |formats| {
             let writer = Writer {
                 kept: kept.clone(),
                 formats: formats.to_vec(),
@@ -136,7 +136,7 @@ impl Changelog for Writer {
         let mut kept = self.kept.get();
         if kept.position.is_some() && kept.formats != self.formats {
             let sentence = format!("the changelog is of {:?}, not of {:?}", kept.formats, self.formats);
-            return Err(ComponentError::permanent(sentence));
+            return Err(ComponentError::refused(sentence));
         }
         kept.formats.clone_from(&self.formats);
         kept.stores.resize_with(self.formats.len(), BTreeMap::new);
