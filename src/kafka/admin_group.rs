@@ -16,6 +16,7 @@ use super::{
     native::committed_metadata,
     options::{Connection, group_properties},
     rdkafka::call_error,
+    subscription::Subscription,
 };
 
 /// One group, whose offsets are looked at and moved without joining it.
@@ -58,6 +59,15 @@ impl GroupAdmin {
     pub fn new(connection: &Connection, group: &str, max_wait: Duration) -> Result<Self, ClientError> {
         let lookup = Lookup::new(&group_properties(connection, group), &connection.brokers, max_wait)?;
         Ok(Self { lookup, group: group.to_owned() })
+    }
+
+    /// All partitions of topics, which are names, or patterns that begin with `^`; sorted.
+    ///
+    /// # Errors
+    /// A topic that is named does not exist, no broker answers, access is denied.
+    pub fn partitions(&self, topics: &[String]) -> Result<Vec<TopicPartition>, ClientError> {
+        let (client, max_wait) = (self.lookup.consumer().client(), self.lookup.max_wait());
+        self.lookup.answer(Subscription::new(topics)?.partitions(client, max_wait, self.lookup.brokers()))
     }
 
     /// Oldest record and end of every partition of a topic, in the order of the partitions.

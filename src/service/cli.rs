@@ -90,6 +90,8 @@ pub enum Command {
     Load(Load),
     /// Recount input and output independently of the engine, and compare
     Audit(Audit),
+    /// Move the offsets of a topology's group, and its state with them
+    Reset(Reset),
     /// Look at records that were given up, and write them back
     DeadLetters(DeadLetters),
     /// Print completions for a shell
@@ -309,6 +311,24 @@ pub struct DeadLetterReplay {
     /// Replay what was replayed before, too
     #[arg(long)]
     pub again: bool,
+    /// Do it: without this flag it is only said what would be done
+    #[arg(long)]
+    pub execute: bool,
+}
+
+/// `reset`.
+#[derive(Args, Clone, Debug)]
+pub struct Reset {
+    /// The topology whose group it is.
+    #[command(flatten)]
+    pub pipeline: Pipeline,
+    /// Where to: earliest, latest, a time (2026-11-29T20:20:20Z, or -1h for an hour ago), or offsets as
+    /// TOPIC:PARTITION:OFFSET,...
+    #[arg(long, value_name = "WHERE", allow_hyphen_values = true)]
+    pub to: String,
+    /// Let a topology with state begin with nothing at that place
+    #[arg(long)]
+    pub discard_state: bool,
     /// Do it: without this flag it is only said what would be done
     #[arg(long)]
     pub execute: bool,

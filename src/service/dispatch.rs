@@ -10,7 +10,7 @@ use super::{
     config::{self, Loaded, Settings, Sources},
     dead_letters,
     exit::{self, Cause, Failure, Outcome},
-    flags, graph, load, logging, output, pipeline, run,
+    flags, graph, load, logging, output, pipeline, reset, run,
 };
 
 /// The program: `args` with the program's name first.
@@ -44,6 +44,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Completions { shell } => return completions(*shell),
         Command::Validate(pipeline) => pipeline.clone(),
         Command::Run(run) => run.pipeline.clone(),
+        Command::Reset(reset) => reset.pipeline.clone(),
         Command::Graph(graph) => Pipeline { topology: graph.topology.clone(), ..Pipeline::default() },
         Command::DeadLetters(args) => {
             let (output, dead_letters) = (args.output.clone(), args.dead_letters.clone());
@@ -61,6 +62,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Load(args) => load::load(&session, args),
         Command::Audit(args) => audit::audit(&session, args),
         Command::DeadLetters(args) => dead_letters::dead_letters(&session, args),
+        Command::Reset(args) => reset::reset(&session, args),
         Command::Validate(_) => session.validate(),
         Command::Completions { .. } => Ok(()),
     }

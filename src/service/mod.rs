@@ -24,6 +24,7 @@ mod moment;
 mod output;
 mod pipeline;
 mod progress;
+mod reset;
 mod run;
 pub mod signals;
 mod summary;

@@ -12,6 +12,7 @@ mod client;
 mod dead_letters;
 mod harness;
 mod process;
+mod reset;
 mod run;
 mod stops;
 #[path = "../torture/mod.rs"]
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         client::trials(),
         changelog::trials(),
         harness::trials(),
+        reset::trials(),
         run::trials(),
         stops::trials(),
         bad_input::trials(),
