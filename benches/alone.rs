@@ -13,13 +13,16 @@ use stormglass::{
     clock::{Clock, Instant},
     metrics::{Metrics, process},
     runtime::{EngineOptions, StopHandle, run},
-    topologies::{Count, Counts, EmitMode, Split},
+    topologies::{Count, EmitMode, Split},
     topology::{
         CommitNumber, ComponentResult, Delivery, Failure, Grouping, InFlight, MessageId, Next, Plan, Sink, Spout,
         SpoutOutput, TopologyBuilder,
     },
     tuple::{KeyHash, Tuple, Value},
 };
+
+#[path = "word_count/counts.rs"]
+mod counts;
 
 const WORDS_A_LINE: usize = 12;
 /// Lines of one run; the second argument.
@@ -95,7 +98,7 @@ fn plan(lines: &Arc<Vec<String>>, totals: &Totals) -> Plan {
         .tasks(4)
         .reads("split", Grouping::fields(["word"]))
         .fields(["word", "count"])
-        .stateful();
+        .store::<String, u64>(Count::STORE);
     t.sink("total", move || Total(Arc::clone(&totals))).reads("count", Grouping::Global);
     t.build().expect("the topology is sound")
 }
@@ -122,7 +125,7 @@ fn engine(lines: &Arc<Vec<String>>, delivery: Delivery, executors: usize) -> f64
 
 /// CPU nanoseconds a word of a loop that splits and counts.
 fn by_hand(lines: &[String]) -> f64 {
-    let mut counts = Counts::default();
+    let mut counts = counts::Counts::default();
     let before = process::usage().cpu.as_secs_f64();
     for at in 0..line_count() {
         let Some(line) = lines.get(at % lines.len()) else { continue };

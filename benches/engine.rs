@@ -4,6 +4,8 @@
 
 use criterion::{criterion_group, criterion_main};
 
+#[path = "word_count/counts.rs"]
+mod counts;
 #[path = "engine/hop.rs"]
 mod hop;
 #[path = "engine/ledger.rs"]

@@ -18,6 +18,8 @@
 mod by_hand;
 #[path = "word_count/child.rs"]
 mod child;
+#[path = "word_count/counts.rs"]
+mod counts;
 
 use std::{env, error::Error, process::ExitCode};
 

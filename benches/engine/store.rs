@@ -5,9 +5,10 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use stormglass::{
     state::{Key, MemoryStore, Store},
-    topologies::Counts,
     tuple::{KeyGroups, KeyHash, mix},
 };
+
+use super::counts::Counts;
 
 const WORDS: usize = 10_000;
 

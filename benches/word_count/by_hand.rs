@@ -15,11 +15,11 @@ use stormglass::{
         produce::{ProduceBatch, ProduceRecord},
     },
     metrics::process,
-    topologies::{Counts, words},
+    topologies::words,
     tuple::KeyHash,
 };
 
-use super::Result;
+use super::{Result, counts::Counts};
 
 /// `by-hand BROKERS INPUT OUTPUT`; prints a summary as `run --json` does.
 pub(crate) fn main(args: &[String]) -> Result<()> {

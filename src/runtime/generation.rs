@@ -148,7 +148,8 @@ impl Generation {
             pulse: self.control.vitals.get(executor).map(|v| Arc::clone(&v.pulse)).unwrap_or_default(),
         };
         let streams = plan.output_streams(planned, |to| placement.executor_of(to) == executor);
-        let output = Output::new(streams, placement.executors, settings);
+        let mut output = Output::new(streams, placement.executors, settings);
+        output.open_stores(plan.task_stores(planned));
         let mut context = plan.context(planned, options.delivery);
         if let Some(bed) = self.control.beds.get(executor).cloned() {
             context.waker = Waker::new(move || bed.wake());

@@ -12,7 +12,8 @@ use super::{
 use crate::{
     clock::Instant,
     metrics::Metrics,
-    topology::{Companion, Plan},
+    state::Change,
+    topology::{Companion, Plan, changelog::StoreId},
 };
 
 /// One generation of a topology under virtual time: for tests of topologies and for simulation.
@@ -120,6 +121,15 @@ impl Stepper {
     pub(super) fn held(&self, component: &str) -> usize {
         let tasks = self.executors.iter().flat_map(|executor| &executor.tasks);
         tasks.filter(|task| *task.context.component == *component).map(|task| task.output.held()).sum()
+    }
+
+    /// Shows every entry of the stores of a component's tasks.
+    pub(super) fn scan_stores(&mut self, component: &str, mut visit: impl FnMut(StoreId, Change<'_>)) {
+        let tasks = self.executors.iter_mut().flat_map(|executor| &mut executor.tasks);
+        for task in tasks.filter(|task| *task.context.component == *component) {
+            let scanned = task.output.scan_stores(&mut visit);
+            debug_assert!(scanned.is_ok(), "a store in memory can be read");
+        }
     }
 
     /// Trees that are open now.

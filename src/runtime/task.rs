@@ -204,7 +204,7 @@ impl Task {
             Kind::Spout(_) | Kind::Sink(_) => Ok(()),
         });
         flushed?;
-        self.output.end_root().map_err(|error| self.error(error))
+        self.output.end_flush().map_err(|error| self.error(error))
     }
 
     /// Adds what happened since the last look to the metrics.

@@ -3,7 +3,7 @@
 use super::{
     KeyType,
     key_type::{PartType, end, escape, take_part},
-    scalar::{DecodeError, Scalar},
+    scalar::{DecodeError, Scalar, ScalarType},
 };
 
 /// One part of a key: a [`Scalar`], or an `Option` of one, with `None` before all others.
@@ -81,6 +81,10 @@ pub trait StateKey: 'static {
     /// A key as it is given and taken: `&str` for `String`, `(&str, u64)` for `(String, u64)`.
     type Ref<'a>: Copy;
 
+    /// Whether a key is its own bytes, as one text or bytes are: then the hash of a tuple that is grouped by it is the
+    /// hash of its bytes.
+    const IS_ITS_BYTES: bool = false;
+
     /// The type as a value.
     fn key_type() -> KeyType;
 
@@ -96,6 +100,8 @@ pub trait StateKey: 'static {
 
 impl<P: KeyPart> StateKey for P {
     type Ref<'a> = <P as KeyPart>::Ref<'a>;
+    const IS_ITS_BYTES: bool =
+        matches!(P::TYPE, PartType { scalar: ScalarType::Text | ScalarType::Bytes, optional: false });
 
     fn key_type() -> KeyType {
         KeyType::of(vec![P::TYPE])

@@ -3,10 +3,9 @@
 //! It is what a config file can choose from, and examples of how to draw a topology of one's own. It knows nothing of
 //! Kafka: what stands at the two ends is given to it.
 //!
-//! Files in reading order: `split` and `word_count` (the bolts and the topology `word-count`), `counts` (what `Count`
-//! remembers), `split_words`, `registry` (from a name and options to a topology).
+//! Files in reading order: `split` and `word_count` (the bolts and the topology `word-count`), `split_words`, `registry`
+//! (from a name and options to a topology).
 
-mod counts;
 mod registry;
 mod split;
 mod split_words;
@@ -14,7 +13,6 @@ mod split_words;
 mod tests;
 mod word_count;
 
-pub use counts::{Counts, CountsFull};
 pub(crate) use registry::Numbers;
 pub use registry::{Ends, KNOWN, Known, TopologyError, TopologyOptions, topology};
 pub use split::{Split, words};

@@ -1,12 +1,12 @@
 //! `word-count`: lines -> split -> count -> counts.
 
-use super::{Counts, Ends, Numbers, Split, split::not_text};
+use super::{Ends, Numbers, Split, split::not_text};
 use crate::{
     topology::{
-        Bolt, ComponentResult, Grouping, Output, TaskContext, TopologyBuilder,
+        Bolt, ComponentResult, Grouping, Output, StoreHandle, TaskContext, TopologyBuilder,
         declared::{SinkKind, SpoutKind},
     },
-    tuple::{KeyHash, Tuple, Value},
+    tuple::{Tuple, Value},
 };
 
 /// Which results are emitted.
@@ -19,18 +19,20 @@ pub enum EmitMode {
     LatestPerKey,
 }
 
-/// Counts the words of its input's field `word`, and emits (word, count).
-///
-/// The counts live in memory as long as the instance does.
+/// Counts the words of its input's field `word`, and emits (word, count). It must be declared with
+/// `.store::<String, u64>(Count::STORE)`.
 #[derive(Debug, Default)]
 pub struct Count {
     emit: EmitMode,
     word: usize,
-    counts: Counts,
+    counts: StoreHandle<String, u64>,
 }
 
 impl Count {
-    /// Counts nothing yet.
+    /// The name of the store that the counts are in.
+    pub const STORE: &str = "counts";
+
+    /// A counter that emits these results.
     #[must_use]
     pub fn new(emit: EmitMode) -> Self {
         Self { emit, ..Self::default() }
@@ -40,15 +42,14 @@ impl Count {
 impl Bolt for Count {
     fn prepare(&mut self, context: &TaskContext) -> ComponentResult {
         self.word = context.field("word")?;
+        self.counts = context.store(Self::STORE)?;
         Ok(())
     }
 
     #[inline]
     fn execute(&mut self, input: &Tuple<'_>, out: &mut Output) -> ComponentResult {
         let Some(word) = input.str(self.word) else { return Err(not_text("word", input.get(self.word))) };
-        // A grouping without a key carries no hash.
-        let key = if input.key().0 == 0 { KeyHash::of(&[Value::Str(word)]) } else { input.key() };
-        let count = self.counts.add(key, word)?;
+        let count = out.store(&self.counts).update(input.key(), word, |count| count.unwrap_or(0) + 1);
         if self.emit == EmitMode::Every {
             out.emit(&[Value::Str(word), as_value(count)]);
         }
@@ -56,12 +57,11 @@ impl Bolt for Count {
     }
 
     fn flush(&mut self, out: &mut Output) -> ComponentResult {
-        let every = self.emit == EmitMode::Every;
-        self.counts.drain_changed(|word, count| {
-            if !every {
-                out.emit(&[Value::Str(word), as_value(count)]);
-            }
-        });
+        if self.emit == EmitMode::LatestPerKey {
+            out.scan_changed(&self.counts, |out, word, count| {
+                out.emit(&[Value::Str(word), as_value(count.unwrap_or(0))]);
+            });
+        }
         Ok(())
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn draw(numbers: &Numbers, emit: EmitMode, ends: Ends) -> TopologyBui
         .tasks(numbers.of("count_tasks"))
         .reads("split", Grouping::fields(["word"]))
         .fields(["word", "count"])
-        .stateful();
+        .store::<String, u64>(Count::STORE);
     let mut sink = t.component::<SinkKind>("counts", ends.sink);
     sink.tasks(ends.sink_tasks).reads("count", Grouping::fields(["word"]));
     if emit == EmitMode::Every {

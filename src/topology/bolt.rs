@@ -11,9 +11,10 @@ use crate::{
 ///
 /// # Contract
 /// 1. All calls come from one thread: `prepare`, then any others, then `cleanup`.
-/// 2. `execute` is atomic towards the outside: its emits become visible only when it returns `Ok`; an `Err` or a panic
-///    discards them and fails the input.
-/// 3. What the bolt itself remembers is not rolled back. After a panic the instance is dropped and a new one made.
+/// 2. `execute` is atomic towards the outside: its emits become visible and its writes to stores stay only when it returns
+///    `Ok`; an `Err` or a panic discards them and fails the input.
+/// 3. What the bolt itself remembers, outside of its stores, is not rolled back. After a panic the instance is dropped and
+///    a new one made, with the same stores.
 /// 4. The same tuple may come again after a failure somewhere in its tree ([`Tuple::lineage`] is then equal).
 /// 5. `flush` is called once in each commit, after every tuple of the trees to be committed was executed; what it emits
 ///    is in the sinks' hands before the commit. What it emits is anchored to the commit itself.
@@ -56,7 +57,7 @@ pub trait Bolt: Send {
         Ok(())
     }
 
-    /// Hands over what has changed since the last flush.
+    /// Hands over what has changed since the last flush ([`Output::scan_changed`] shows it of a store).
     ///
     /// # Errors
     /// Ends the generation: what was not handed over must not be committed.

@@ -136,6 +136,41 @@ pub enum BuildError {
         /// The interval.
         interval: Duration,
     },
+    /// A store whose name cannot stand in a topic's name.
+    #[error(
+        "store \"{}\" of \"{component}\" cannot be named so: a topic is named after it. Use 1 to {} letters a to z, \
+         digits and -",
+        store.escape_debug(),
+        Self::MAX_NAME
+    )]
+    OddStoreName {
+        /// The component.
+        component: String,
+        /// The store.
+        store: String,
+    },
+    /// Two stores of one name.
+    #[error("\"{component}\" declares store \"{store}\" {times} times: give each store a name of its own")]
+    DuplicateStore {
+        /// The component.
+        component: String,
+        /// The store.
+        store: String,
+        /// How often.
+        times: usize,
+    },
+    /// A bolt with a store that gets tuples otherwise than by key.
+    #[error(
+        "{read} by {grouping} grouping, but \"{}\" has a store: the tuples of a key must all come to the task that has \
+         the key. Use Grouping::fields([..]), or keep what is remembered outside of stores",
+        read.reader
+    )]
+    StoreNotByKey {
+        /// What is read.
+        read: ReadOf,
+        /// The grouping.
+        grouping: &'static str,
+    },
     /// Nothing emits.
     #[error("it has no spout, so nothing would happen: declare one with .spout(name, factory)")]
     NoSpout,

@@ -3,9 +3,12 @@
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use super::{
-    AckingBolt, Bolt, BuildErrors, ComponentPlan, EdgePlan, Factory, Grouping, Plan, Sink, Spout, StreamInfo,
+    AckingBolt, Bolt, BuildErrors, ComponentPlan, EdgePlan, Factory, Grouping, Plan, Sink, Spout, StorePlan,
+    StreamInfo,
+    changelog::{StoreFormat, StoreId},
     validate::{self, Checked},
 };
+use crate::state::{KeyType, StateKey, StateValue, ValueType};
 use crate::tuple::{ComponentId, KeyGroups, StreamId, TaskId};
 
 /// The name of the stream that [`Declaration::fields`] declares.
@@ -51,7 +54,22 @@ pub(super) struct Declared {
     pub(super) reads: Vec<Read>,
     pub(super) tick: Option<Duration>,
     pub(super) stateful: bool,
+    pub(super) stores: Vec<DeclaredStore>,
     pub(super) lineage: bool,
+}
+
+/// A store of a bolt.
+#[derive(Clone, Debug)]
+pub(crate) struct DeclaredStore {
+    pub(crate) name: String,
+    pub(crate) key: KeyType,
+    pub(crate) value: ValueType,
+}
+
+impl DeclaredStore {
+    pub(crate) fn new<K: StateKey, V: StateValue>(name: impl Into<String>) -> Self {
+        Self { name: name.into(), key: K::key_type(), value: V::TYPE }
+    }
 }
 
 /// A component reads a stream of another.
@@ -167,6 +185,7 @@ impl TopologyBuilder {
             reads: Vec::new(),
             tick: None,
             stateful: false,
+            stores: Vec::new(),
             lineage: false,
         };
         Declaration { component: self.components.push_mut(component), kind: PhantomData }
@@ -189,11 +208,16 @@ impl TopologyBuilder {
             components: Vec::with_capacity(self.components.len()),
             streams,
             edges,
+            stores: Vec::new(),
             key_groups: self.key_groups,
         };
         let mut first_task = 0;
         for (declared, &depth) in self.components.iter().zip(&checked.depths) {
             let of_component = plan.streams.iter().filter(|s| s.component == declared.name);
+            let first_store = plan.stores.len();
+            let id = ComponentId(u32::try_from(plan.components.len()).unwrap_or(u32::MAX));
+            let format = |store| StorePlan { component: id, format: self.store_format(declared, store) };
+            plan.stores.extend(declared.stores.iter().map(format));
             plan.components.push(ComponentPlan {
                 name: Arc::from(declared.name.as_str()),
                 factory: declared.factory.clone(),
@@ -201,6 +225,7 @@ impl TopologyBuilder {
                 first_task: TaskId(first_task),
                 outputs: of_component.map(|s| s.id).collect(),
                 tick: declared.tick,
+                stores: (first_store..plan.stores.len()).map(StoreId).collect(),
                 stateful: declared.stateful,
                 effects: self.has_effects(declared),
                 depth,
@@ -209,6 +234,16 @@ impl TopologyBuilder {
             first_task += u32::from(declared.tasks);
         }
         plan
+    }
+
+    fn store_format(&self, component: &Declared, store: &DeclaredStore) -> StoreFormat {
+        StoreFormat {
+            component: component.name.clone(),
+            store: store.name.clone(),
+            key: store.key.to_string(),
+            value: store.value.to_string(),
+            key_groups: self.key_groups,
+        }
     }
 
     fn streams(&self) -> Vec<StreamInfo> {
@@ -303,6 +338,21 @@ impl Declaration<'_, BoltKind> {
     /// duplicate. Without it a bolt is taken to be stateless.
     pub const fn stateful(&mut self) -> &mut Self {
         self.component.stateful = true;
+        self
+    }
+
+    /// Declares a store: what the bolt remembers, by keys `K` with values `V`. [`TaskContext::store`] finds it. Whoever
+    /// has a store is stateful, and reads every input by fields grouping, so that a key has one task. Names are letters
+    /// `a` to `z`, digits and `-`; the name and the types are fixed for the life of the app's state.
+    ///
+    /// [`TaskContext::store`]: super::TaskContext::store
+    pub fn store<K: StateKey, V: StateValue>(&mut self, name: impl Into<String>) -> &mut Self {
+        self.declare_store(DeclaredStore::new::<K, V>(name))
+    }
+
+    pub(crate) fn declare_store(&mut self, store: DeclaredStore) -> &mut Self {
+        self.component.stateful = true;
+        self.component.stores.push(store);
         self
     }
 

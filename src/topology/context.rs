@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ComponentError, ComponentResult, Delivery, Waker};
+use super::{ComponentError, ComponentResult, Delivery, Waker, changelog::StoreFormat};
 use crate::tuple::StreamId;
 
 /// An output stream of a component, by its place in the declaration. Resolved by name from the [`TaskContext`].
@@ -61,6 +61,8 @@ pub struct TaskContext {
     pub inputs: Arc<[StreamInfo]>,
     /// The streams that the component emits, in the order of declaration.
     pub outputs: Arc<[StreamInfo]>,
+    /// The stores that the component declares, in the order of declaration.
+    pub stores: Arc<[StoreFormat]>,
     /// Wakes the task's executor: for a companion that has something for its spout.
     pub waker: Waker,
 }

@@ -64,6 +64,12 @@ impl Execution {
         }
     }
 
+    /// The call that is going on, by its number.
+    #[inline]
+    pub(super) const fn call(&self) -> u64 {
+        self.number
+    }
+
     #[inline]
     fn start(&mut self, root: RootId, edge: Edge, anchors: &[Anchor]) {
         self.root = root;
@@ -279,12 +285,13 @@ impl Output {
         }
     }
 
-    /// Takes back what the call has emitted and held; inputs held before that it acked or failed, fail.
+    /// Takes back what the call has emitted, held and written to stores; inputs held before that it acked or failed, fail.
     fn take_back(&mut self) {
         let number = self.execution.number;
         for lane in self.streams.iter_mut().flat_map(|s| &mut s.readers).flat_map(|r| &mut r.lanes) {
             lane.take_back(number);
         }
+        self.stores.take_back(number);
         self.execution.number += 1;
         self.held.forget_not_kept();
         for staged in std::mem::take(&mut self.staged) {

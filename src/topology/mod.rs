@@ -5,12 +5,14 @@
 //!
 //! Files in reading order: `spout`, `bolt`, `sink` (the three kinds of component, each with a numbered contract),
 //! `context` (what a task is told), `grouping` (which task gets a tuple), `output` (what a component emits into),
-//! `execution` (one call, from its input to its ack), `held` (inputs that a bolt keeps), `lane` (batches in the making),
-//! `trees` (live trees and their spouts), `builder` (a topology as it is declared), `build_error`, `validate` and `depth`
-//! (what is wrong with it), `plan` (a topology that was checked), `graph` (a plan drawn), `testkit` (the two ends of a topology under test).
+//! `execution` (one call, from its input to its ack), `store_view` and `stores` (what a bolt remembers, in a call), `held`
+//! (inputs that a bolt keeps), `lane` (batches in the making), `trees` (live trees and their spouts), `builder` (a
+//! topology as it is declared), `build_error`, `validate` and `depth` (what is wrong with it), `plan` (a topology that was
+//! checked), `graph` (a plan drawn), `changelog` (the port to where stores are kept), `testkit` (the two ends of a topology
+//! under test).
 //!
 //! Invariants:
-//! 1. What a call has emitted is sent only after the call has succeeded.
+//! 1. What a call has emitted is sent, and what it has written to stores stays, only after the call has succeeded.
 //! 2. An input is acked, failed or held exactly once.
 //! 3. An input's ack value is its edge XOR the edges of everything anchored to it.
 
@@ -33,6 +35,8 @@ mod plan;
 mod sending;
 mod sink;
 mod spout;
+mod store_view;
+mod stores;
 pub mod testkit;
 #[cfg(test)]
 mod tests;
@@ -43,6 +47,7 @@ mod waker;
 pub use batch_output::BatchOutput;
 pub use bolt::{AckingBolt, Bolt};
 pub use build_error::{BuildError, BuildErrors, ReadOf};
+pub(crate) use builder::DeclaredStore;
 pub use builder::{DEFAULT_STREAM, Declaration, TopologyBuilder, declared};
 pub use context::{OutStream, StreamInfo, TaskContext};
 pub use delivery::Delivery;
@@ -55,9 +60,11 @@ pub use held::{Handled, Held, Input};
 pub(crate) use lane::Lane;
 pub use output::Output;
 pub(crate) use output::{OutputSettings, Reader, Stream};
-pub use plan::{ComponentPlan, EdgePlan, Factory, Plan, TaskPlan};
+pub use plan::{ComponentPlan, EdgePlan, Factory, Plan, StorePlan, TaskPlan};
 pub use sink::{InFlight, Sink};
 pub use spout::{CommitNumber, CommitState, Companion, CompanionStep, Failure, MessageId, Next, Spout};
+pub use store_view::{StoreHandle, StoreView};
+pub(crate) use stores::TaskStores;
 pub use trees::SpoutOutput;
 pub(crate) use trees::{Ended, Ending, Owner, Trees};
 pub use waker::Waker;

@@ -8,6 +8,7 @@ use super::{
     grouping::{Choice, Router},
     held::{Held, HeldTable},
     lane::{Lane, Outbox},
+    stores::TaskStores,
 };
 use crate::{
     ack::AckBuffer,
@@ -22,6 +23,7 @@ pub struct Output {
     pub(super) execution: Execution,
     pub(super) outbox: Outbox,
     pub(super) held: HeldTable,
+    pub(super) stores: TaskStores,
     /// What the present call has done to held inputs: in force when it succeeds.
     pub(super) staged: Vec<Staged>,
     /// Acks on their way to each executor's ledger.
@@ -87,6 +89,7 @@ impl Output {
             execution: Execution::new(&settings),
             outbox: Outbox::default(),
             held: HeldTable::default(),
+            stores: TaskStores::none(),
             staged: Vec::new(),
             acks: (0..shards).map(|_| AckBuffer::default()).collect(),
             failures: Vec::new(),

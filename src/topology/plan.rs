@@ -3,8 +3,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    AckingBolt, Bolt, Delivery, Grouping, Lane, Reader, Router, Sink, Spout, Stream, StreamInfo, TaskContext, Waker,
+    AckingBolt, Bolt, Delivery, Grouping, Lane, Reader, Router, Sink, Spout, Stream, StreamInfo, TaskContext,
+    TaskStores, Waker,
+    changelog::{StoreFormat, StoreId},
 };
+use crate::state::MemoryStore;
 use crate::tuple::{ComponentId, KeyGroups, StreamId, TaskId};
 
 /// Makes an instance of a component, one for each task, and a new one after a panic or a restart.
@@ -73,7 +76,9 @@ pub struct ComponentPlan {
     pub outputs: Vec<StreamId>,
     /// Time between ticks, `None` for no ticks.
     pub tick: Option<Duration>,
-    /// True if it remembers something from tuple to tuple.
+    /// The stores that it declares, in the order of declaration.
+    pub stores: Vec<StoreId>,
+    /// True if it remembers something from tuple to tuple, in a store or otherwise.
     pub stateful: bool,
     /// True if its executions have an effect that a replay would repeat visibly: stateful bolts if there are any, else
     /// sinks, else bolts that emit nothing. `duplicates` counts the repeats of these.
@@ -97,6 +102,15 @@ pub struct EdgePlan {
     pub positions: Vec<usize>,
 }
 
+/// A store of a checked topology.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StorePlan {
+    /// The bolt that owns it.
+    pub component: ComponentId,
+    /// What its changelog must know of it.
+    pub format: StoreFormat,
+}
+
 /// A checked topology. Made by [`TopologyBuilder::build`](super::TopologyBuilder::build).
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -108,6 +122,8 @@ pub struct Plan {
     pub streams: Vec<StreamInfo>,
     /// Who reads what.
     pub edges: Vec<EdgePlan>,
+    /// Every store of every component, indexed by [`StoreId`], in the order of declaration.
+    pub stores: Vec<StorePlan>,
     /// Fixed number of shards of keyed state.
     pub key_groups: u16,
 }
@@ -168,6 +184,7 @@ impl Plan {
         let info = |id: &StreamId| self.streams.get(id.index()).cloned();
         let mut inputs: Vec<_> = self.inputs(task.id).map(|edge| edge.stream).collect();
         inputs.dedup();
+        let stores = task.component.stores.iter().filter_map(|id| self.stores.get(id.0));
         TaskContext {
             topology: Arc::clone(&self.name),
             component: Arc::clone(&task.component.name),
@@ -176,8 +193,30 @@ impl Plan {
             delivery,
             inputs: inputs.iter().filter_map(info).collect(),
             outputs: task.component.outputs.iter().filter_map(info).collect(),
+            stores: stores.map(|store| store.format.clone()).collect(),
             waker: Waker::default(),
         }
+    }
+
+    /// A task's stores, empty.
+    pub(crate) fn task_stores(&self, task: TaskPlan<'_>) -> TaskStores {
+        let groups = KeyGroups::new(self.key_groups, task.component.tasks);
+        let own = groups.owned_by(task.index);
+        let mut stores = TaskStores::new(groups, own);
+        for id in &task.component.stores {
+            if let Some(store) = self.stores.get(id.0) {
+                stores.open(*id, &store.format.store, Box::new(MemoryStore::new()));
+            }
+        }
+        stores
+    }
+
+    /// The task that has the entries of one key group of a store.
+    #[allow(dead_code, reason = "the start, which restores, is the runtime's")]
+    pub(crate) fn store_owner(&self, store: StoreId, group: u16) -> Option<TaskId> {
+        let owner = self.components.get(self.stores.get(store.0)?.component.index())?;
+        let index = KeyGroups::new(self.key_groups, owner.tasks).owner_of(group)?;
+        Some(TaskId(owner.first_task.0 + u32::try_from(index).ok()?))
     }
 
     /// A task's streams with their readers; `local` says whether a reading task is on the same executor.

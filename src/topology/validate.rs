@@ -23,6 +23,7 @@ pub(super) fn check(topology: &TopologyBuilder) -> Result<Checked, BuildErrors> 
     for component in &topology.components {
         of_component(topology, component, &mut errors);
         of_streams(component, &mut errors);
+        of_stores(component, &mut errors);
         of_reads(topology, component, &mut errors);
     }
     let depths = longest_ways(topology.components.len(), &edges(topology)).unwrap_or_else(|cycles| {
@@ -119,6 +120,26 @@ fn of_streams(component: &Declared, errors: &mut Vec<BuildError>) {
             let (component, stream, field) = (emitter.clone(), stream.clone(), field.to_owned());
             errors.push(BuildError::DuplicateField { component, stream, field, times });
         }
+    }
+}
+
+fn of_stores(component: &Declared, errors: &mut Vec<BuildError>) {
+    let names = || component.stores.iter().map(|store| store.name.as_str());
+    let owner = || component.name.clone();
+    for (store, times) in repeated(names()) {
+        errors.push(BuildError::DuplicateStore { component: owner(), store: store.to_owned(), times });
+    }
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_odd = |name: &&str| !(1..=BuildError::MAX_NAME).contains(&name.len()) || !name.chars().all(allowed);
+    for store in names().filter(is_odd) {
+        errors.push(BuildError::OddStoreName { component: owner(), store: store.to_owned() });
+    }
+    if component.stores.is_empty() {
+        return;
+    }
+    for read in component.reads.iter().filter(|read| !matches!(read.grouping, Grouping::Fields(_))) {
+        let (read, grouping) = (read_of(component, read), read.grouping.name());
+        errors.push(BuildError::StoreNotByKey { read, grouping });
     }
 }
 

@@ -1,5 +1,7 @@
 //! Where a key lives: its hash, and the key group that the hash names.
 
+use std::ops::Range;
+
 use super::Value;
 
 /// The hash of a tuple's grouping key: computed once, when the tuple is emitted, and carried with the row to the state
@@ -99,6 +101,19 @@ impl KeyGroups {
         }
     }
 
+    /// The key groups that a task owns, by its index among the component's tasks; none if there is no such task.
+    #[must_use]
+    pub fn owned_by(&self, task: usize) -> Range<u16> {
+        let bound = |below: usize| self.owner.partition_point(|owner| usize::from(*owner) < below) as u16;
+        bound(task)..bound(task + 1)
+    }
+
+    /// The task, as an index among the component's tasks, that owns a key group.
+    #[must_use]
+    pub fn owner_of(&self, group: u16) -> Option<usize> {
+        self.owner.get(usize::from(group)).copied().map(usize::from)
+    }
+
     /// The task, as an index among the component's tasks, that owns a key.
     #[must_use]
     #[inline]
@@ -163,6 +178,10 @@ mod tests {
         for tasks in [1, 2, 3, 7, 64] {
             let groups = KeyGroups::new(64, tasks);
             assert!(groups.owner.is_sorted());
+            for task in 0..usize::from(tasks) + 1 {
+                let owned = (0..64).filter(|group| groups.owner_of(*group) == Some(task));
+                assert!(groups.owned_by(task).eq(owned), "{task} of {tasks}");
+            }
             let owners: std::collections::BTreeSet<_> = groups.owner.iter().collect();
             assert_eq!(owners.len(), usize::from(tasks));
         }

@@ -55,6 +55,7 @@ fn context(delivery: Delivery, fields: usize) -> TaskContext {
         delivery,
         inputs: Arc::from([]),
         outputs: Arc::from([stream]),
+        stores: Arc::new([]),
         waker: Waker::default(),
     }
 }

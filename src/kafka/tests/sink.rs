@@ -36,6 +36,7 @@ fn context() -> TaskContext {
         delivery: Delivery::AtLeastOnce,
         inputs: Arc::from([stream]),
         outputs: Arc::from([]),
+        stores: Arc::new([]),
         waker: Waker::default(),
     }
 }

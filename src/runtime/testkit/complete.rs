@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Emitted, MockSpout, Observed, Row, Violation,
-    course::{Course, Schedule},
+    course::{Counted, Course, Schedule},
     violation,
     watch::Watch,
     watched::Tap,
@@ -74,8 +74,8 @@ pub(super) fn run(mut topology: TopologyBuilder, schedule: Schedule) -> Result<C
         .filter(|(c, _)| !TAPS.contains(&&*c.name))
         .map(|(c, counted)| {
             let errors = seen.errors.remove(&*c.name).unwrap_or_default();
-            let (acked, failed, held) = (counted.acked, counted.failed, counted.held);
-            (c.name.to_string(), Observed { emitted: Vec::new(), acked, failed, held, errors })
+            let Counted { acked, failed, held, stores } = counted;
+            (c.name.to_string(), Observed { emitted: Vec::new(), acked, failed, held, stores, errors })
         })
         .collect();
     for stream in &plan.streams {

@@ -1,7 +1,7 @@
 //! The course of a run: one generation of the engine, stepped in virtual time until its spouts have no more, then ticked
 //! and committed once.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
 use super::{
     Violation, violation,
@@ -11,7 +11,8 @@ use super::{
 use crate::{
     metrics::Metrics,
     runtime::{EngineError, EngineOptions, Stepper},
-    topology::{Factory, Plan},
+    state::{Change, KeyType, ValueType},
+    topology::{ComponentPlan, Factory, Plan, changelog::StoreFormat},
 };
 
 /// How hostile a run is.
@@ -48,12 +49,13 @@ pub(super) struct Course<'p> {
     tick: Option<Duration>,
 }
 
-/// What a component did, as far as the engine counts it.
-#[derive(Copy, Clone, Debug, Default)]
+/// What a component did, as far as the engine counts it, and what its stores hold, as text.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Counted {
     pub(super) acked: u64,
     pub(super) failed: u64,
     pub(super) held: usize,
+    pub(super) stores: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl<'p> Course<'p> {
@@ -92,7 +94,7 @@ impl<'p> Course<'p> {
             while !self.step()? {}
         }
         self.commit()?;
-        let counted = self.plan.components.iter().map(|c| self.count(&c.name, &c.factory)).collect();
+        let counted = self.plan.components.iter().map(|c| self.count(c)).collect();
         let stopped = self.stepper.stop();
         stopped.map_err(|error| self.broken(error))?;
         let seen = self.watch.seen().clone();
@@ -162,12 +164,35 @@ impl<'p> Course<'p> {
         violation(contract, &component, &error.to_string())
     }
 
-    fn count(&self, name: &str, factory: &Factory) -> Counted {
-        if matches!(factory, Factory::Spout(_)) {
+    fn count(&mut self, component: &ComponentPlan) -> Counted {
+        let name = &*component.name;
+        if matches!(component.factory, Factory::Spout(_)) {
             let trees = self.metrics.trees(name);
-            return Counted { acked: trees.acked.get(), failed: trees.failed.get() + trees.timed_out.get(), held: 0 };
+            let failed = trees.failed.get() + trees.timed_out.get();
+            return Counted { acked: trees.acked.get(), failed, ..Counted::default() };
         }
-        let component = self.metrics.component(name);
-        Counted { acked: component.acked.get(), failed: component.failed.get(), held: self.stepper.held(name) }
+        let of = self.metrics.component(name);
+        let (held, stores) = (self.stepper.held(name), self.stores(component));
+        Counted { acked: of.acked.get(), failed: of.failed.get(), held, stores }
     }
+
+    fn stores(&mut self, component: &ComponentPlan) -> BTreeMap<String, BTreeMap<String, String>> {
+        let formats = component.stores.iter().filter_map(|id| Some((*id, &self.plan.stores.get(id.0)?.format)));
+        let formats: Vec<_> = formats.collect();
+        let mut stores: BTreeMap<_, _> = formats.iter().map(|(_, of)| (of.store.clone(), BTreeMap::new())).collect();
+        self.stepper.scan_stores(&component.name, |id, entry| {
+            let format = formats.iter().find(|(of, _)| *of == id).map(|(_, format)| format);
+            let Some((format, text)) = format.and_then(|format| Some((format, as_text(format, entry)?))) else {
+                return;
+            };
+            stores.entry(format.store.clone()).or_default().extend([text]);
+        });
+        stores
+    }
+}
+
+/// An entry as text; `None` if it is not of the store's types, which the store itself has encoded.
+fn as_text(format: &StoreFormat, entry: Change<'_>) -> Option<(String, String)> {
+    let (key, value): (KeyType, ValueType) = (format.key.parse().ok()?, format.value.parse().ok()?);
+    Some((key.print(entry.key).ok()?, value.print(entry.value?).ok()?))
 }

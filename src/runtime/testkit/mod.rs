@@ -19,7 +19,7 @@ mod tests;
 mod watch;
 mod watched;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 pub use crate::topology::testkit::{MockSink, MockSpout, OwnedValue, Row, row, rows};
 pub use complete::{Completed, complete_topology};
@@ -51,6 +51,8 @@ pub struct Observed {
     pub failed: u64,
     /// Inputs that it still held at the end.
     pub held: usize,
+    /// What its stores held at the end: keys and values as text, sorted.
+    pub stores: BTreeMap<String, BTreeMap<String, String>>,
     /// Why trees failed at it, and what its ticks said that failed, in the order in which that was told.
     pub errors: Vec<String>,
 }
@@ -60,6 +62,13 @@ impl Observed {
     #[must_use]
     pub fn rows(&self, stream: &str) -> Vec<Row> {
         self.emitted.iter().filter(|e| e.stream == stream).map(|e| e.values.clone()).collect()
+    }
+
+    /// The entries of a store as text, as [`KeyType::print`](crate::state::KeyType::print) and
+    /// [`ValueType::print`](crate::state::ValueType::print) print them, sorted by key.
+    #[must_use]
+    pub fn entries(&self, store: &str) -> Vec<(&str, &str)> {
+        self.stores.get(store).into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str())).collect()
     }
 }
 

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use super::{MockSink, MockSpout, Observed, Row, Violation, complete, course::Schedule, violation};
-use crate::topology::{
-    AckingBolt, Bolt, Factory, Grouping, Sink, Spout, TopologyBuilder,
-    declared::{BoltKind, SinkKind, SpoutKind},
+use crate::{
+    state::{StateKey, StateValue},
+    topology::{
+        AckingBolt, Bolt, DeclaredStore, Factory, Grouping, Sink, Spout, TopologyBuilder,
+        declared::{BoltKind, SinkKind, SpoutKind},
+    },
 };
 
 const INPUT: &str = "input";
@@ -24,6 +27,7 @@ pub struct BoltTester {
     factory: Factory,
     fields: Vec<String>,
     streams: Vec<(String, Vec<String>)>,
+    stores: Vec<DeclaredStore>,
     grouping: Grouping,
     tick: Option<Duration>,
     same: bool,
@@ -48,13 +52,22 @@ impl BoltTester {
 
     fn of<S: Into<String>>(factory: Factory, fields: impl IntoIterator<Item = S>) -> Self {
         let fields = fields.into_iter().map(Into::into).collect();
-        Self { factory, fields, streams: Vec::new(), grouping: Grouping::Shuffle, tick: None, same: true }
+        let (streams, stores) = (Vec::new(), Vec::new());
+        Self { factory, fields, streams, stores, grouping: Grouping::Shuffle, tick: None, same: true }
     }
 
     /// Declares a stream that the bolt emits; `default` is the usual name.
     #[must_use]
     pub fn emits<S: Into<String>>(mut self, stream: &str, fields: impl IntoIterator<Item = S>) -> Self {
         self.streams.push((stream.to_owned(), fields.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Declares a store of the bolt; its inputs must then be grouped by fields. [`Observed::entries`] shows what it holds
+    /// at the end.
+    #[must_use]
+    pub fn store<K: StateKey, V: StateValue>(mut self, name: &str) -> Self {
+        self.stores.push(DeclaredStore::new::<K, V>(name));
         self
     }
 
@@ -114,6 +127,9 @@ impl BoltTester {
         bolt.reads(INPUT, self.grouping.clone());
         for (stream, fields) in &self.streams {
             bolt.stream(stream, fields.clone());
+        }
+        for store in &self.stores {
+            bolt.declare_store(store.clone());
         }
         if let Some(interval) = self.tick {
             bolt.tick_every(interval);

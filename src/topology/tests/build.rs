@@ -245,3 +245,49 @@ fn a_plan_is_drawn_for_mermaid_and_graphviz() {
     }
     "#);
 }
+
+#[test]
+fn stores_are_numbered_in_the_order_of_declaration() {
+    let mut t = TopologyBuilder::new("t");
+    t.key_groups(16);
+    t.spout("lines", || Nothing).fields(["x"]);
+    let by_key = || Grouping::fields(["x"]);
+    t.bolt("a", || Nothing).reads("lines", by_key()).store::<String, u64>("counts").store::<(String, u64), ()>("seen");
+    t.bolt("b", || Nothing).tasks(3).reads("lines", by_key()).store::<Option<i64>, serde_json::Value>("counts");
+    let plan = t.build().unwrap();
+    let stores: Vec<_> =
+        plan.stores.iter().map(|s| &s.format).map(|s| (&*s.component, &*s.store, &*s.key, &*s.value)).collect();
+    let expected =
+        [("a", "counts", "text", "uint"), ("a", "seen", "(text, uint)", "unit"), ("b", "counts", "int?", "json")];
+    assert_eq!(stores, expected);
+    assert!(plan.stores.iter().all(|store| store.format.key_groups == 16));
+    let of: Vec<_> = plan.components.iter().map(|c| (c.stateful, c.stores.iter().map(|id| id.0).collect())).collect();
+    assert_eq!(of, [(false, vec![]), (true, vec![0, 1]), (true, vec![2])]);
+    let owner = |group| plan.store_owner(crate::topology::changelog::StoreId(2), group).unwrap().0;
+    assert_eq!([0, 5, 6, 15].map(owner), [2, 2, 3, 4], "tasks 2 to 4 have the groups in ranges");
+}
+
+#[test]
+fn a_store_that_cannot_be_is_told_with_what_to_do() {
+    let mut t = TopologyBuilder::new("t");
+    t.spout("lines", || Nothing).fields(["x"]).stream("more", ["x"]);
+    t.bolt("count", || Nothing)
+        .reads("lines", Grouping::Shuffle)
+        .reads_stream("lines", "more", Grouping::partial_key(["x"]))
+        .store::<String, u64>("Counts")
+        .store::<String, u64>("")
+        .store::<String, u64>("a")
+        .store::<String, i64>("a");
+    t.component::<BoltKind>("out", Factory::sink(|| MockSink))
+        .reads("lines", Grouping::fields(["x"]))
+        .store::<String, ()>("all");
+    assert_snapshot!(errors(&t), @r#"
+    topology "t" has 6 mistakes:
+      - "count" declares store "a" 2 times: give each store a name of its own
+      - store "Counts" of "count" cannot be named so: a topic is named after it. Use 1 to 64 letters a to z, digits and -
+      - store "" of "count" cannot be named so: a topic is named after it. Use 1 to 64 letters a to z, digits and -
+      - bolt "count" reads stream "default" of "lines" by shuffle grouping, but "count" has a store: the tuples of a key must all come to the task that has the key. Use Grouping::fields([..]), or keep what is remembered outside of stores
+      - bolt "count" reads stream "more" of "lines" by partial-key grouping, but "count" has a store: the tuples of a key must all come to the task that has the key. Use Grouping::fields([..]), or keep what is remembered outside of stores
+      - sink "out" is stateful: only bolts are. Put a bolt before it that remembers
+    "#);
+}

@@ -31,7 +31,9 @@ impl Harness {
                 lineage: false,
                 pulse: Default::default(),
             };
-            Output::new(plan.output_streams(task, |_| true), 1, settings)
+            let mut output = Output::new(plan.output_streams(task, |_| true), 1, settings);
+            output.open_stores(plan.task_stores(task));
+            output
         };
         let outputs = plan.tasks().map(output).collect();
         let trees = Trees::new(Ledger::new(0, 2), None);

@@ -4,3 +4,4 @@ mod build;
 mod calls;
 mod harness;
 mod model;
+mod stores;

@@ -1,12 +1,12 @@
-//! Counts by text, in memory: a table over one arena that takes the hash which came with the tuple.
+//! What a careful programmer would count with: a table over one arena that can do nothing but count.
 
 use hashbrown::HashTable;
 
-use crate::tuple::KeyHash;
+use stormglass::tuple::KeyHash;
 
 /// How often each text occurred. A known text costs no allocation.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Indexes into `entries`.
     table: HashTable<u32>,
     entries: Vec<Entry>,
@@ -53,15 +53,16 @@ fn head(text: &[u8]) -> Head {
 /// A table of counts cannot take another text: there are 4 GiB of them.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("one task counts more than 4 GiB of different words: give the topology more count_tasks")]
-pub struct CountsFull;
+pub(crate) struct CountsFull;
 
+#[allow(dead_code, reason = "each benchmark uses its part")]
 impl Counts {
     /// Counts one more `text`, whose hash is `key`, and tells its count.
     ///
     /// # Errors
     /// [`CountsFull`] if a new text has no place; nothing has changed then.
     #[inline]
-    pub fn add(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
+    pub(crate) fn add(&mut self, key: KeyHash, text: &str) -> Result<u64, CountsFull> {
         let Self { table, entries, texts, .. } = self;
         let (bytes, head) = (text.as_bytes(), head(text.as_bytes()));
         let is_it = |&at: &u32| {
@@ -102,7 +103,7 @@ impl Counts {
     }
 
     /// Tells each text that changed since the last call, once, with its count: in the order of first change.
-    pub fn drain_changed(&mut self, mut tell: impl FnMut(&str, u64)) {
+    pub(crate) fn drain_changed(&mut self, mut tell: impl FnMut(&str, u64)) {
         for at in self.changed.drain(..) {
             if let Some(entry) = self.entries.get_mut(at as usize) {
                 entry.len &= !CHANGED;
@@ -114,14 +115,8 @@ impl Counts {
 
     /// Number of different texts.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    /// True if nothing was counted.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 }
 
@@ -144,47 +139,4 @@ impl Entry {
 const fn spread(hash: u32) -> u64 {
     let wide = (hash as u64 | 1 << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     wide ^ (wide >> 32)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn texts_of_one_hash_are_told_apart() {
-        let mut counts = Counts::default();
-        let key = KeyHash(7);
-        assert_eq!(counts.add(key, "a"), Ok(1));
-        assert_eq!(counts.add(key, "b"), Ok(1));
-        assert_eq!(counts.add(key, ""), Ok(1));
-        assert_eq!(counts.add(key, "a"), Ok(2));
-        assert_eq!(counts.len(), 3);
-    }
-
-    proptest! {
-        #[test]
-        fn it_counts_as_a_map_does(steps in prop::collection::vec(prop::option::weighted(0.95, "[ab]{0,3}|ünï"), 0..200)) {
-            let (mut counts, mut naive, mut changed) = (Counts::default(), BTreeMap::new(), BTreeMap::new());
-            for step in &steps {
-                if let Some(word) = step {
-                    let n = naive.entry(word.as_str()).or_insert(0_u64);
-                    *n += 1;
-                    changed.insert(word.as_str(), *n);
-                    let key = KeyHash(u32::try_from(word.len()).unwrap());
-                    prop_assert_eq!(counts.add(key, word), Ok(*n));
-                } else {
-                    let mut told = Vec::new();
-                    counts.drain_changed(|word, n| told.push((word.to_owned(), n)));
-                    prop_assert_eq!(told.len(), changed.len(), "each once");
-                    prop_assert!(told.iter().all(|(word, n)| changed.get(word.as_str()) == Some(n)));
-                    changed.clear();
-                }
-            }
-            prop_assert_eq!(counts.len(), naive.len());
-        }
-    }
 }
