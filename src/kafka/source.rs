@@ -340,16 +340,24 @@ impl Spout for KafkaSpout {
     }
 
     fn frozen(&mut self) -> Vec<SourcePosition> {
-        let position = |frozen: &Frozen| SourcePosition {
-            source: self.name.clone(),
-            topic: frozen.partition.topic.to_string(),
-            partition: frozen.partition.partition,
-            next: frozen.done.next.0,
-            done: frozen.done.above.clone(),
-            started: frozen.started.0,
-            committed: frozen.committed.map(|next| next.0),
+        // What was emitted since the freeze may be in the stores: of partitions that were frozen, and of those that came
+        // later.
+        let started = |of: &Frozen| {
+            let now = self.live().find(|partition| partition.id == of.partition && partition.epoch == of.epoch);
+            now.and_then(Partition::started).max(Some(of.started)).unwrap_or(of.started)
         };
-        self.frozen.iter().map(position).collect()
+        let position = |of: &Frozen| SourcePosition {
+            source: self.name.clone(),
+            topic: of.partition.topic.to_string(),
+            partition: of.partition.partition,
+            next: of.done.next.0,
+            done: of.done.above.clone(),
+            started: started(of).0,
+            committed: of.committed.map(|next| next.0),
+        };
+        let later = self.live().filter(|partition| self.frozen.iter().all(|of| of.partition != partition.id));
+        let later: Vec<_> = later.filter_map(Partition::freeze).collect();
+        self.frozen.iter().chain(&later).map(position).collect()
     }
 
     fn commit(&mut self, number: CommitNumber) -> ComponentResult {

@@ -12,10 +12,23 @@ pub(crate) enum CommitStep {
     Freeze(CommitNumber),
     /// Bolts at this depth hand over what has changed; done when the sinks have it.
     Flush(CommitNumber, usize),
+    /// Tasks with stores hand over the entries that have changed.
+    HandOver(CommitNumber),
     /// Sinks send everything and wait for the outside to acknowledge it.
     Deliver(CommitNumber),
     /// Spouts commit what was frozen.
     Commit(CommitNumber),
+}
+
+/// Where the stores of a topology are kept.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Keeps {
+    /// There are none.
+    Nothing,
+    /// Nowhere but in memory.
+    InMemory,
+    /// In a changelog: it answers a `Deliver` too, when it holds what was handed over.
+    InChangelog,
 }
 
 /// Where a commit stands.
@@ -30,6 +43,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Committer {
     executors: usize,
+    keeps: Keeps,
     /// Depths that bolts stand at: 1 to this.
     depth: usize,
     interval: Duration,
@@ -39,8 +53,14 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
-    pub(crate) const fn new(executors: usize, depth: usize, interval: Duration, now: Instant) -> Self {
-        Self { executors, depth, interval, number: CommitNumber(0), state: State::Resting { since: now }, committed: 0 }
+    pub(crate) const fn new(executors: usize, depth: usize, keeps: Keeps, interval: Duration, now: Instant) -> Self {
+        let state = State::Resting { since: now };
+        Self { executors, keeps, depth, interval, number: CommitNumber(0), state, committed: 0 }
+    }
+
+    /// Counts on from here: the next commit has this number.
+    pub(crate) const fn start_at(&mut self, next: CommitNumber) {
+        self.number = CommitNumber(next.0.saturating_sub(1));
     }
 
     /// Begins a commit if none goes on and the interval has passed.
@@ -74,14 +94,16 @@ impl Committer {
             return Progress::Waiting;
         }
         *answers += 1;
-        if *answers < self.executors {
+        let changelog = self.keeps == Keeps::InChangelog && matches!(done, CommitStep::Deliver(_));
+        if *answers < self.executors + usize::from(changelog) {
             return Progress::Waiting;
         }
         let n = self.number;
         let next = match done {
             CommitStep::Freeze(_) if self.depth > 0 => CommitStep::Flush(n, 1),
             CommitStep::Flush(_, depth) if depth < self.depth => CommitStep::Flush(n, depth + 1),
-            CommitStep::Freeze(_) | CommitStep::Flush(..) => CommitStep::Deliver(n),
+            CommitStep::Freeze(_) | CommitStep::Flush(..) if self.keeps != Keeps::Nothing => CommitStep::HandOver(n),
+            CommitStep::Freeze(_) | CommitStep::Flush(..) | CommitStep::HandOver(_) => CommitStep::Deliver(n),
             CommitStep::Deliver(_) => CommitStep::Commit(n),
             CommitStep::Commit(_) => {
                 self.committed += 1;
@@ -112,6 +134,11 @@ impl Committer {
         }
     }
 
+    /// The number of the commit that goes on, or of the last one.
+    pub(crate) const fn number(&self) -> CommitNumber {
+        self.number
+    }
+
     /// Commits that were finished.
     pub(crate) const fn committed(&self) -> u64 {
         self.committed
@@ -138,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_order_is_freeze_flush_by_depth_deliver_commit() {
-        let mut committer = Committer::new(1, 2, Duration::from_millis(100), MS(0));
+        let mut committer = Committer::new(1, 2, Keeps::Nothing, Duration::from_millis(100), MS(0));
         let n = CommitNumber(1);
         let mut step = committer.begin_if_due(MS(100)).unwrap();
         let mut order = vec![step];
@@ -162,7 +189,7 @@ mod tests {
 
     #[test]
     fn no_step_is_taken_before_every_executor_has_answered_the_one_before() {
-        let mut committer = Committer::new(3, 0, Duration::ZERO, MS(0));
+        let mut committer = Committer::new(3, 0, Keeps::Nothing, Duration::ZERO, MS(0));
         let freeze = committer.begin().unwrap();
         assert_eq!(committer.answered(freeze, MS(0)), Progress::Waiting);
         // An answer to another step counts for nothing.
@@ -173,8 +200,25 @@ mod tests {
     }
 
     #[test]
+    fn with_stores_the_changelog_must_hold_the_entries_before_the_offsets_are_committed() {
+        let mut committer = Committer::new(1, 1, Keeps::InChangelog, Duration::ZERO, MS(0));
+        committer.start_at(CommitNumber(7));
+        let n = CommitNumber(7);
+        let freeze = committer.begin().unwrap();
+        assert_eq!(freeze, CommitStep::Freeze(n));
+        let order = [CommitStep::Flush(n, 1), CommitStep::HandOver(n), CommitStep::Deliver(n)];
+        let mut step = freeze;
+        for next in order {
+            assert_eq!(committer.answered(step, MS(0)), Progress::Next(next));
+            step = next;
+        }
+        assert_eq!(committer.answered(step, MS(0)), Progress::Waiting, "the executor has delivered, the changelog not");
+        assert_eq!(committer.answered(step, MS(0)), Progress::Next(CommitStep::Commit(n)));
+    }
+
+    #[test]
     fn one_commit_goes_on_at_a_time_and_the_next_waits_for_the_interval() {
-        let mut committer = Committer::new(1, 0, Duration::from_millis(100), MS(0));
+        let mut committer = Committer::new(1, 0, Keeps::Nothing, Duration::from_millis(100), MS(0));
         assert_eq!(committer.begin_if_due(MS(99)), None);
         let mut step = committer.begin_if_due(MS(100)).unwrap();
         assert_eq!(committer.begin(), None);

@@ -28,7 +28,12 @@ impl Executor {
                 self.answer(step);
             }
             CommitStep::Flush(n, depth) => self.flush(n, depth, now)?,
+            CommitStep::HandOver(_) => {
+                self.hand_over();
+                self.answer(step);
+            }
             CommitStep::Deliver(_) => {
+                self.tell_positions();
                 for task in &mut self.tasks {
                     if let Kind::Sink(sink) = &mut task.kind {
                         guarded(&task.context, || sink.sink.flush(now))?;
@@ -105,7 +110,7 @@ impl Executor {
                 self.answer(step);
                 Ok(true)
             }
-            Some(CommitStep::Freeze(_) | CommitStep::Flush(..)) | None => Ok(false),
+            Some(CommitStep::Freeze(_) | CommitStep::Flush(..) | CommitStep::HandOver(_)) | None => Ok(false),
         }
     }
 

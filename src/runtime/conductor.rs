@@ -5,12 +5,15 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use super::{
     EngineOptions,
-    commit::{Committer, Progress},
+    commit::{CommitStep, Committer, Keeps, Progress},
     error::EngineError,
     executor::{Command, Report},
     generation::Controls,
+    keeper::KeeperNews,
+    keeping::Keeping,
+    starting::{RestoreReport, Started},
 };
-use crate::clock::Instant;
+use crate::{clock::Instant, topology::Plan};
 
 /// How a generation came to its end.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -33,6 +36,10 @@ pub enum Ending {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Phase {
+    /// Stores are restored; nothing is emitted yet.
+    Starting,
+    /// A stop was asked for meanwhile: there is nothing to finish.
+    GivenUp,
     /// Spouts emit.
     Running,
     /// Spouts have stopped or have come to their end; trees in flight go on.
@@ -45,6 +52,9 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Conductor {
     pub(crate) control: Controls,
+    /// If the stores of the topology are kept in a changelog.
+    keeping: Option<Keeping>,
+    restored: RestoreReport,
     committer: Committer,
     phase: Phase,
     drain_timeout: Duration,
@@ -60,13 +70,21 @@ pub(crate) struct Conductor {
 const LONGEST_WITHOUT_COMMIT: Duration = Duration::from_secs(1);
 
 impl Conductor {
-    pub(crate) fn new(control: Controls, depth: usize, options: &EngineOptions, now: Instant) -> Self {
+    pub(crate) fn new(mut control: Controls, plan: &Plan, options: &EngineOptions, now: Instant) -> Self {
         let executors = control.commands.len();
-        control.broadcast(Command::Activate);
+        let keeping = control.keeping.take();
+        let (keeps, phase, first) = match &keeping {
+            Some(_) => (Keeps::InChangelog, Phase::Starting, Command::Begin),
+            None if plan.stores.is_empty() => (Keeps::Nothing, Phase::Running, Command::Activate),
+            None => (Keeps::InMemory, Phase::Running, Command::Activate),
+        };
+        control.broadcast(&first);
         Self {
             control,
-            committer: Committer::new(executors, depth, options.commit_interval, now),
-            phase: Phase::Running,
+            keeping,
+            restored: RestoreReport::default(),
+            committer: Committer::new(executors, plan.depth(), keeps, options.commit_interval, now),
+            phase,
             drain_timeout: options.drain_timeout,
             moves: 0,
             last_commit: now,
@@ -77,25 +95,97 @@ impl Conductor {
     /// Takes what an executor says.
     ///
     /// # Errors
-    /// If the executor has ended without being told to.
+    /// If the executor has ended without being told to, or the changelog does not belong to this topology.
     pub(crate) fn handle(&mut self, report: Report, now: Instant) -> Result<(), EngineError> {
         match report {
-            Report::Ended(result) => result,
-            Report::Done(step) => {
-                match self.committer.answered(step, now) {
-                    Progress::Waiting => {}
-                    Progress::Next(next) => self.control.broadcast(Command::Commit(next)),
-                    Progress::Finished => self.last_commit = now,
+            Report::Ended(result) => return result,
+            Report::Done(step) => self.answered(step, now),
+            Report::Begins(starts) => {
+                if let Some(keeping) = &mut self.keeping {
+                    keeping.begins_at(starts, now);
                 }
-                Ok(())
             }
+            Report::Restored(keys) => {
+                if let Some(started) = self.keeping.as_mut().and_then(|keeping| keeping.restored(keys, now)) {
+                    return self.start(started);
+                }
+            }
+            Report::Changed(changes) => {
+                // Without a changelog there is nobody who wants them.
+                if let Some(keeping) = &mut self.keeping {
+                    keeping.changed(changes);
+                }
+            }
+            Report::Positions(positions) => {
+                if let Some(keeping) = &mut self.keeping {
+                    keeping.positions(positions, self.committer.number());
+                }
+            }
+            Report::Changelog(news) => return self.hear(news, now),
         }
+        Ok(())
+    }
+
+    fn answered(&mut self, step: CommitStep, now: Instant) {
+        match self.committer.answered(step, now) {
+            Progress::Waiting => {}
+            Progress::Next(next) => self.control.broadcast(&Command::Commit(next)),
+            Progress::Finished => self.last_commit = now,
+        }
+    }
+
+    fn hear(&mut self, news: KeeperNews, now: Instant) -> Result<(), EngineError> {
+        let Some(keeping) = &mut self.keeping else { return Ok(()) };
+        match news {
+            KeeperNews::Entries { store, group, entries } => {
+                let (executor, command) = keeping.route(store, group, entries)?;
+                self.control.tell(executor, command);
+            }
+            KeeperNews::Remaining(remaining) => keeping.tell_remaining(remaining),
+            KeeperNews::Restored(position) => {
+                keeping.all_read(position);
+                self.control.broadcast(&Command::Restored);
+            }
+            KeeperNews::Refused(sentence) => return Err(EngineError::Refused(sentence)),
+            KeeperNews::Durable(number) => self.answered(CommitStep::Deliver(number), now),
+        }
+        Ok(())
+    }
+
+    /// The stores are restored: go, or not.
+    fn start(&mut self, started: Started) -> Result<(), EngineError> {
+        let (next, report) = match started {
+            Started::Go(next, report) => (next, report),
+            Started::Refuse(sentence) => return Err(EngineError::Refused(sentence)),
+        };
+        tracing::info!(
+            restored_keys = report.keys,
+            restore_seconds = report.took.as_secs_f64(),
+            possible_repeats = report.possible_repeats,
+            next_commit = next.0,
+            "restored"
+        );
+        self.committer.start_at(next);
+        self.restored = report;
+        if self.phase == Phase::Starting {
+            self.phase = Phase::Running;
+            self.control.broadcast(&Command::Activate);
+        }
+        Ok(())
+    }
+
+    /// What was found in the stores' changelog at the start.
+    pub(crate) const fn restored(&self) -> RestoreReport {
+        self.restored
     }
 
     /// Stops the spouts; the generation ends when what is in flight is done, or at the deadline.
     pub(crate) fn drain(&mut self, now: Instant) {
+        if self.phase == Phase::Starting {
+            self.phase = Phase::GivenUp;
+        }
         if self.phase == Phase::Running {
-            self.control.broadcast(Command::Deactivate);
+            self.control.broadcast(&Command::Deactivate);
             let deadline = now + self.drain_timeout;
             self.phase = Phase::Draining { deadline, ending: Ending::Drained };
         }
@@ -105,7 +195,7 @@ impl Conductor {
     pub(crate) fn commit(&mut self) -> bool {
         let begun = self.committer.begin();
         if let Some(step) = begun {
-            self.control.broadcast(Command::Commit(step));
+            self.control.broadcast(&Command::Commit(step));
         }
         begun.is_some()
     }
@@ -113,6 +203,8 @@ impl Conductor {
     /// Does what is due. How the generation has ended, once it has: the executors are then to be stopped.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Ending> {
         match self.phase {
+            Phase::Starting => None,
+            Phase::GivenUp => Some(Ending::Stopped { open_trees: 0 }),
             Phase::Running => {
                 if self.is_exhausted() {
                     let deadline = now + self.drain_timeout;
@@ -146,7 +238,7 @@ impl Conductor {
         }
         if let Some(step) = self.committer.begin_if_due(now) {
             self.moves = moves;
-            self.control.broadcast(Command::Commit(step));
+            self.control.broadcast(&Command::Commit(step));
         }
     }
 
@@ -156,7 +248,8 @@ impl Conductor {
         const DRAIN_LOOK: Duration = Duration::from_millis(1);
         match self.phase {
             Phase::Running => self.committer.due().unwrap_or(Instant::FAR_FUTURE),
-            Phase::Draining { .. } | Phase::LastCommit { .. } => now + DRAIN_LOOK,
+            Phase::Starting => Instant::FAR_FUTURE,
+            Phase::GivenUp | Phase::Draining { .. } | Phase::LastCommit { .. } => now + DRAIN_LOOK,
         }
     }
 

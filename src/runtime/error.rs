@@ -24,6 +24,9 @@ pub enum EngineError {
         /// How long, in seconds.
         seconds: u64,
     },
+    /// What was found outside does not belong to this topology, or not together: a sentence that says what to do.
+    #[error("{0}")]
+    Refused(String),
     /// A thread of the engine panicked outside any component: a bug.
     #[error("an engine thread panicked: {0}. This is a bug in the engine; nothing more was committed")]
     Panicked(String),
@@ -39,7 +42,7 @@ impl EngineError {
         match self {
             Self::Component { error, .. } => error.is_retriable(),
             Self::Hung { .. } | Self::Panicked(_) => true,
-            Self::Thread(_) => false,
+            Self::Thread(_) | Self::Refused(_) => false,
         }
     }
 

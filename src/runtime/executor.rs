@@ -9,19 +9,36 @@ use std::{
 use super::{
     commit::CommitStep,
     error::EngineError,
+    keeper::KeeperNews,
     link::{Incoming, Outgoing},
     task::{Kind, SpoutTask, Task, guarded},
     vitals::Vitals,
 };
 use crate::{
     clock::Instant,
-    topology::{Ended, Next, SpoutOutput, TreeFailure, Trees},
+    state::{Changes, SourcePosition, SourceStart},
+    topology::{Ended, Next, SpoutOutput, TreeFailure, Trees, changelog::StoreId},
     tuple::{Batch, RootId},
 };
 
 /// What an executor is told.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Command {
+    /// Spouts find out where they begin, to be answered when all know.
+    Begin,
+    /// Entries of a store of this task, from the changelog.
+    Restore {
+        /// The task, by its index here.
+        task: usize,
+        /// The store.
+        store: StoreId,
+        /// The key group that the entries belong to.
+        group: u16,
+        /// The entries.
+        entries: Changes,
+    },
+    /// Everything was restored: to be answered with the number of entries.
+    Restored,
     /// Spouts may emit.
     Activate,
     /// Spouts stop emitting; trees in flight go on.
@@ -32,9 +49,19 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// What an executor says.
+/// What an executor says, or the changelog.
 #[derive(Debug)]
 pub(crate) enum Report {
+    /// Where this executor's spouts begin.
+    Begins(Vec<SourceStart>),
+    /// So many entries are in this executor's stores.
+    Restored(u64),
+    /// Entries of this executor's stores that have changed.
+    Changed(Vec<(StoreId, Changes)>),
+    /// Where this executor's spouts stood at the freeze, and how far they have come since.
+    Positions(Vec<SourcePosition>),
+    /// From the changelog.
+    Changelog(KeeperNews),
     /// A step of a commit is done.
     Done(CommitStep),
     /// The executor has ended, for this reason if it was not told to.
@@ -80,6 +107,8 @@ pub(crate) struct Executor {
     pub(crate) reports: mpsc::SyncSender<Report>,
     pub(crate) limits: Limits,
     pub(crate) names: Arc<[Arc<str>]>,
+    /// Whether there is a changelog that wants to know where spouts stand.
+    pub(crate) keeps: bool,
     pub(crate) state: ExecutorState,
 }
 
@@ -89,6 +118,8 @@ pub(crate) struct ExecutorState {
     pub(super) queue: VecDeque<Batch>,
     pub(super) active: bool,
     pub(super) stopped: bool,
+    /// Whether spouts are still to find out where they begin.
+    pub(super) beginning: bool,
     /// The step of a commit that is not done yet.
     pub(super) commit: Option<CommitStep>,
     /// Why trees of this ledger fail, until their end was told.
@@ -117,7 +148,7 @@ impl Executor {
         if self.state.stopped {
             return Ok(Step::Stopped);
         }
-        let mut worked = self.take_acks(now)? | worked;
+        let mut worked = self.take_acks(now)? | self.begin(now)? | worked;
         worked |= self.take_batches();
         worked |= self.run_queue(now)?;
         worked |= self.run_spouts(now)?;
@@ -150,6 +181,9 @@ impl Executor {
         while let Ok(command) = self.commands.try_recv() {
             any = true;
             match command {
+                Command::Begin => self.state.beginning = true,
+                Command::Restore { task, store, group, entries } => self.restore(task, store, group, &entries)?,
+                Command::Restored => self.tell_restored(),
                 Command::Activate => self.set_active(true),
                 Command::Deactivate => self.set_active(false),
                 Command::Commit(step) => self.begin_commit_step(step, now)?,
@@ -377,7 +411,7 @@ impl Executor {
     fn wake_at(&self, now: Instant) -> Instant {
         let in_flight =
             |task: &Task| matches!(&task.kind, Kind::Sink(s) if s.in_flight > 0) || !task.waiting.is_empty();
-        let polls = self.state.commit.is_some() || self.tasks.iter().any(in_flight);
+        let polls = self.state.commit.is_some() || self.state.beginning || self.tasks.iter().any(in_flight);
         let poll = if polls { now + POLL_INTERVAL } else { Instant::FAR_FUTURE };
         let ticks = self.tasks.iter().filter_map(|t| t.ticks.as_ref()).map(|t| t.next);
         let retries = self.tasks.iter().filter_map(|t| match &t.kind {

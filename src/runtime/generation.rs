@@ -6,6 +6,8 @@ use super::{
     EngineOptions,
     error::EngineError,
     executor::{Command, Executor, ExecutorState, Limits, Report},
+    keeper::Keeper,
+    keeping::{Keeping, StoreHome},
     link::{Incoming, Outgoing, link},
     task::{Kind, Task, Ticks},
     vitals::Vitals,
@@ -15,8 +17,8 @@ use crate::{
     ack::{Ledger, Timeouts},
     clock::Instant,
     metrics::Metrics,
-    topology::{Companion, Factory, Output, OutputSettings, Plan, TaskPlan, Trees, Waker},
-    tuple::TaskId,
+    topology::{Companion, Factory, Output, OutputSettings, Plan, StorePlan, TaskPlan, Trees, Waker},
+    tuple::{KeyGroups, TaskId},
 };
 
 /// Room for commands to an executor and for all reports. Each command of a commit waits for its report, so that there are
@@ -67,19 +69,25 @@ pub(crate) struct Controls {
     pub(crate) reports: mpsc::Receiver<Report>,
     pub(crate) report: mpsc::SyncSender<Report>,
     pub(crate) vitals: Arc<[Arc<Vitals>]>,
+    /// For the conductor, if the stores are kept in a changelog.
+    pub(crate) keeping: Option<Keeping>,
     /// The component of each task.
     pub(crate) names: Arc<[Arc<str>]>,
 }
 
 impl Controls {
     /// Tells every executor.
-    pub(crate) fn broadcast(&self, command: Command) {
-        for (commands, bed) in self.commands.iter().zip(&self.beds) {
-            if commands.send(command).is_ok() {
-                bed.wake();
-            }
-            // Otherwise the executor has ended, and has said so.
+    pub(crate) fn broadcast(&self, command: &Command) {
+        (0..self.commands.len()).for_each(|executor| self.tell(executor, command.clone()));
+    }
+
+    /// Tells one executor.
+    pub(crate) fn tell(&self, executor: usize, command: Command) {
+        let (Some(commands), Some(bed)) = (self.commands.get(executor), self.beds.get(executor)) else { return };
+        if commands.send(command).is_ok() {
+            bed.wake();
         }
+        // Otherwise the executor has ended, and has said so.
     }
 }
 
@@ -120,11 +128,18 @@ impl Generation {
                     flush_interval: options.flush_interval,
                 },
                 names: Arc::clone(&names),
+                keeps: options.changelog.is_some() && !plan.stores.is_empty(),
                 state: ExecutorState::default(),
             });
         }
-        let control = Controls { commands, beds, reports, report, vitals, names };
-        let mut generation = Self { executors, companions: Vec::new(), control };
+        let mut companions: Vec<Box<dyn Companion>> = Vec::new();
+        let mut keeping = None;
+        if let Some((keeper, of_conductor)) = keep(plan, options, &placement, &report)? {
+            companions.push(Box::new(keeper));
+            keeping = Some(of_conductor);
+        }
+        let control = Controls { commands, beds, reports, report, vitals, keeping, names };
+        let mut generation = Self { executors, companions, control };
         for task in plan.tasks() {
             generation.host(plan, task, options, (metrics, &placement, now))?;
         }
@@ -170,6 +185,31 @@ impl Generation {
         }
         Ok(())
     }
+}
+
+/// The two ends of the changelog, if the topology has stores and somebody keeps them.
+fn keep(
+    plan: &Plan,
+    options: &EngineOptions,
+    placement: &Placement,
+    report: &mpsc::SyncSender<Report>,
+) -> Result<Option<(Keeper, Keeping)>, EngineError> {
+    let Some(factory) = options.changelog.as_ref().filter(|_| !plan.stores.is_empty()) else { return Ok(None) };
+    let formats: Vec<_> = plan.stores.iter().map(|store| store.format.clone()).collect();
+    let changelog = factory.make(&formats).map_err(|error| EngineError::component("changelog", error))?;
+    let home = |store: &StorePlan| {
+        let component = plan.components.get(store.component.index());
+        let (tasks, first) = component.map_or((0, 0), |c| (c.tasks, c.first_task.0));
+        let place = |task: u32| placement.places.get(task as usize).copied().unwrap_or_default();
+        StoreHome {
+            groups: KeyGroups::new(plan.key_groups, tasks),
+            tasks: (first..first + u32::from(tasks)).map(place).collect(),
+        }
+    };
+    let homes = plan.stores.iter().map(home).collect();
+    let (orders, receiver) = mpsc::sync_channel(MESSAGES);
+    let keeping = Keeping::new(orders, homes, placement.executors, options.delivery);
+    Ok(Some((Keeper::new(changelog, receiver, report.clone()), keeping)))
 }
 
 /// The live trees of one executor. Without tracking there are none but those of flushes, which time out all the same.

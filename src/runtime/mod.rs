@@ -4,7 +4,8 @@
 //! and sinks by their ports only, so nothing here has heard of Kafka.
 //!
 //! Files in reading order: `supervisor` (generations), `generation` (where every task stands), `conductor` (what a
-//! generation does next), `commit` (the order of a commit), `executor` (one step of one thread, with
+//! generation does next), `commit` (the order of a commit), `starting`, `keeping`, `keeper` and `stores` (how stores are
+//! restored and flushed), `executor` (one step of one thread, with
 //! `committing` and `telling`), `task` (one call of one
 //! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside), `stepper` (the
 //! same without threads), `testkit` (components and topologies under test).
@@ -22,9 +23,13 @@ mod conductor;
 mod error;
 mod executor;
 mod generation;
+mod keeper;
+mod keeping;
 mod link;
 mod options;
+mod starting;
 mod stepper;
+mod stores;
 mod supervisor;
 mod task;
 mod telling;
@@ -37,6 +42,7 @@ mod watchdog;
 pub use conductor::Ending;
 pub use error::EngineError;
 pub use options::EngineOptions;
+pub use starting::RestoreReport;
 pub use stepper::Stepper;
 pub use supervisor::{RunReport, StopHandle, run};
 

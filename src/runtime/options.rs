@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
 
-use crate::topology::Delivery;
+use crate::topology::{Delivery, changelog::ChangelogFactory};
 
 /// Settings of the engine. Durations are on a monotonic clock.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct EngineOptions {
     pub drain_timeout: Duration,
     /// First pause before a generation is started again; it doubles up to 30 s until a commit succeeds. Default 500 ms.
     pub restart_backoff: Duration,
+    /// Keeps the stores of the topology outside the process. Default none: they are lost with it.
+    pub changelog: Option<ChangelogFactory>,
 }
 
 impl Default for EngineOptions {
@@ -46,6 +48,7 @@ impl Default for EngineOptions {
             hang_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             restart_backoff: Duration::from_millis(500),
+            changelog: None,
         }
     }
 }

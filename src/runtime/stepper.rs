@@ -43,7 +43,7 @@ impl Stepper {
     pub fn new(plan: &Plan, options: &EngineOptions, metrics: &Metrics) -> Result<Self, EngineError> {
         let now = Instant::ZERO;
         let Generation { executors, companions, control } = Generation::new(plan, options, metrics, now)?;
-        let conductor = Conductor::new(control, plan.depth(), options, now);
+        let conductor = Conductor::new(control, plan, options, now);
         Ok(Self { executors, companions, conductor, now, idle: false })
     }
 
@@ -138,6 +138,12 @@ impl Stepper {
         self.conductor.open_trees()
     }
 
+    /// What was restored from the changelog at the start.
+    #[must_use]
+    pub const fn restored(&self) -> super::RestoreReport {
+        self.conductor.restored()
+    }
+
     /// Commits that were finished.
     #[must_use]
     pub const fn commits(&self) -> u64 {
@@ -149,7 +155,7 @@ impl Stepper {
     /// # Errors
     /// What a task still had to say.
     pub fn stop(&mut self) -> Result<(), EngineError> {
-        self.conductor.control.broadcast(Command::Stop);
+        self.conductor.control.broadcast(&Command::Stop);
         for executor in &mut self.executors {
             while executor.step(self.now)? != Step::Stopped {}
         }

@@ -14,6 +14,7 @@ use super::{
     error::EngineError,
     executor::{Command, Report},
     generation::Generation,
+    starting::RestoreReport,
     threads::Threads,
     watchdog::Watchdog,
 };
@@ -67,6 +68,8 @@ pub struct RunReport {
     pub restarts: u64,
     /// Trees that were open when the stop was asked for; they were finished unless `ending` says otherwise.
     pub open_at_stop: usize,
+    /// What was restored from the changelog, over all generations.
+    pub restored: RestoreReport,
 }
 
 /// Runs a topology until it is told to stop or its spouts come to their end.
@@ -83,7 +86,17 @@ pub fn run(
     clock: &Clock,
     stop: &StopHandle,
 ) -> Result<RunReport, EngineError> {
-    let mut life = Life { plan, options, metrics, clock, stop, commits: 0, restarts: 0, open_at_stop: 0 };
+    let mut life = Life {
+        plan,
+        options,
+        metrics,
+        clock,
+        stop,
+        commits: 0,
+        restarts: 0,
+        open_at_stop: 0,
+        restored: RestoreReport::default(),
+    };
     let mut hangs = 0;
     let mut backoff = options.restart_backoff;
     loop {
@@ -124,12 +137,13 @@ struct Life<'a> {
     commits: u64,
     restarts: u64,
     open_at_stop: usize,
+    restored: RestoreReport,
 }
 
 impl Life<'_> {
     const fn report(&self, ending: Ending) -> RunReport {
-        let Self { commits, restarts, open_at_stop, .. } = *self;
-        RunReport { ending, commits, restarts, open_at_stop }
+        let Self { commits, restarts, open_at_stop, restored, .. } = *self;
+        RunReport { ending, commits, restarts, open_at_stop, restored }
     }
 
     /// True if a generation has ever worked: a failure of the very first start is told at once.
@@ -155,15 +169,15 @@ impl Life<'_> {
             Generation::new(self.plan, self.options, self.metrics, now)?;
         let (beds, report) = (&control.beds, &control.report);
         let threads = Threads::start(executors, companions, beds, report, self.clock)?;
-        let depth = self.plan.depth();
-        let mut conductor = Conductor::new(control, depth, self.options, now);
+        let mut conductor = Conductor::new(control, self.plan, self.options, now);
         let result = self.conduct(&mut conductor);
         self.commits += conductor.commits();
+        self.restored.add(conductor.restored());
         if result.is_err() {
             // Whatever a task has still to say, it must not reach the outside.
             threads.fence();
         }
-        conductor.control.broadcast(Command::Stop);
+        conductor.control.broadcast(&Command::Stop);
         threads.finish(self.clock, STOP_PATIENCE);
         result
     }

@@ -10,15 +10,16 @@ use super::{
 use crate::{
     clock::Clock,
     kafka::{
-        self, DeadLetterOptions, Emit, KafkaSink, KafkaSinkOptions, KafkaSpout, KafkaSpoutOptions, RdkafkaSink,
-        RdkafkaSource, SinkFactory, SinkOptions, SourceFactory, SourceOptions,
+        self, ChangelogConnections, ChangelogOptions, DeadLetterOptions, Emit, KafkaChangelog, KafkaSink,
+        KafkaSinkOptions, KafkaSpout, KafkaSpoutOptions, RdkafkaSink, RdkafkaSource, SinkFactory, SinkOptions,
+        SourceFactory, SourceOptions,
         format::{Decoder, Format, Policy},
         retry::RetryPolicy,
     },
     metrics::Metrics,
     runtime::EngineOptions,
     topologies::{EmitMode, Ends, TopologyOptions, topology},
-    topology::Plan,
+    topology::{Plan, changelog::ChangelogFactory},
 };
 
 /// The topology that the settings name, between the topics that they name.
@@ -26,7 +27,15 @@ use crate::{
 /// # Errors
 /// A topology that there is none of, an option that it does not have, a topology that cannot be built.
 pub(crate) fn plan(settings: &Settings, until_end: bool, metrics: &Metrics, clock: &Clock) -> Result<Plan, Failure> {
-    let ends = ends(settings, until_end, metrics, clock);
+    let plan = draw(settings, ends(settings, (until_end, false), metrics, clock))?;
+    if plan.stores.is_empty() {
+        return Ok(plan);
+    }
+    // Only the plan knows that the topology has stores, and the spout must: its partitions take them along.
+    draw(settings, ends(settings, (until_end, true), metrics, clock))
+}
+
+fn draw(settings: &Settings, ends: Ends) -> Result<Plan, Failure> {
     let options = TopologyOptions {
         values: settings.topology_options.clone(),
         parallelism: u16::try_from(executors(settings).get()).unwrap_or(u16::MAX),
@@ -48,8 +57,35 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     plan(settings, false, &metrics, &Clock::system()).map(|_| ())
 }
 
+/// Gives a topology with stores the identity that it must have: it is one process, and its successor must be known by
+/// the same name.
+///
+/// # Errors
+/// See [`plan`].
+pub(crate) fn settle_identity(settings: &mut Settings) -> Result<(), Failure> {
+    let metrics = Metrics::new("").or_fail(Cause::Software)?;
+    if !plan(settings, false, &metrics, &Clock::system())?.stores.is_empty() {
+        settings.identity.instance.get_or_insert_with(|| "0".to_owned());
+    }
+    Ok(())
+}
+
+/// Keeps the stores of the topology in Kafka.
+fn changelog(settings: &Settings, clock: &Clock) -> ChangelogFactory {
+    let (kafka, identity) = (&settings.kafka, &settings.identity);
+    let slot = identity.instance.clone().unwrap_or_else(|| "0".to_owned());
+    let brokers = kafka.brokers.join(",");
+    let options = ChangelogOptions::new(brokers, identity.group.as_str(), slot, identity.session_timeout);
+    let connections = ChangelogConnections {
+        admin: connect::admin(kafka),
+        consumer: connect::consumer(kafka),
+        producer: connect::producer(kafka),
+    };
+    KafkaChangelog::factory(options, connections.clients(clock.clone()), clock.clone())
+}
+
 /// The engine's options.
-pub(crate) fn engine(settings: &Settings) -> EngineOptions {
+pub(crate) fn engine(settings: &Settings, clock: &Clock) -> EngineOptions {
     let engine = &settings.engine;
     EngineOptions {
         delivery: settings.delivery,
@@ -63,6 +99,7 @@ pub(crate) fn engine(settings: &Settings) -> EngineOptions {
         hang_timeout: engine.hang_timeout,
         drain_timeout: engine.drain_timeout,
         restart_backoff: engine.restart_backoff,
+        changelog: Some(changelog(settings, clock)),
     }
 }
 
@@ -70,12 +107,12 @@ fn executors(settings: &Settings) -> NonZeroUsize {
     settings.engine.executors.unwrap_or(EngineOptions::default().executors)
 }
 
-fn ends(settings: &Settings, until_end: bool, metrics: &Metrics, clock: &Clock) -> Ends {
+fn ends(settings: &Settings, (until_end, keyed): (bool, bool), metrics: &Metrics, clock: &Clock) -> Ends {
     let source = source_factory(settings, clock);
     let options = SinkOptions::new(connect::producer(&settings.kafka));
     let sink = sink_factory(options.clone(), clock);
     let letters = sink_factory(SinkOptions { request_records: 1, ..options }, clock);
-    let spout = spout_options(settings, until_end);
+    let spout = KafkaSpoutOptions { keyed, ..spout_options(settings, until_end) };
     let into = sink_options(settings);
     let dead_letters =
         DeadLetterOptions { topic: settings.source.dead_letter_topic.as_str().into(), ..DeadLetterOptions::default() };

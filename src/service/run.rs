@@ -39,7 +39,8 @@ use crate::{
 /// # Errors
 /// A wrong configuration, a broker that refuses us, a generation that could not go on.
 pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
-    let settings = session.settings()?;
+    let mut settings = session.settings()?;
+    pipeline::settle_identity(&mut settings)?;
     let clock = Clock::system();
     let metrics = Metrics::new(&librdkafka_version()).map_err(|e| Failure::new(Cause::Software, e))?;
     let plan = pipeline::plan(&settings, args.until_end, &metrics, &clock)?;
@@ -65,7 +66,7 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
     warn_of_what_a_crash_costs(&plan, &settings);
     let started = clock.now();
     let ticker = Ticker::start(Progress::new(session.global), &metrics, &plan, &clock);
-    let report = run_engine(&plan, &pipeline::engine(&settings), &metrics, &clock, &stop);
+    let report = run_engine(&plan, &pipeline::engine(&settings, &clock), &metrics, &clock, &stop);
     drop(ticker);
     let report = report.map_err(failure)?;
     let summary = summary(&metrics, &plan, &report).with_usage(clock.now() - started);
@@ -76,6 +77,7 @@ fn failure(error: EngineError) -> Failure {
     let cause = match &error {
         EngineError::Component { error, .. } if error.is_refusal() => Cause::Config,
         EngineError::Component { error, .. } if !error.is_retriable() => Cause::Unavailable,
+        EngineError::Refused(_) => Cause::Config,
         EngineError::Component { .. }
         | EngineError::Hung { .. }
         | EngineError::Panicked(_)
@@ -156,7 +158,8 @@ fn ensure(settings: &Settings, until_end: bool, admin: &Admin) -> Result<(), Mis
 }
 
 fn warn_of_what_a_crash_costs(plan: &Plan, settings: &Settings) {
-    for component in plan.components.iter().filter(|c| c.stateful) {
+    let kept = |name: &str| plan.stores.iter().any(|store| store.format.component == name);
+    for component in plan.components.iter().filter(|c| c.stateful && !kept(&c.name)) {
         tracing::info!(
             component = &*component.name,
             group = settings.identity.group,
@@ -184,6 +187,9 @@ fn summary(metrics: &Metrics, plan: &Plan, report: &RunReport) -> Summary {
         duplicates: metrics.duplicates(DuplicateOutcome::Visible).get(),
         commits: metrics.commits().committed.get(),
         restarts: report.restarts,
+        possible_repeats: report.restored.possible_repeats,
+        restored_keys: report.restored.keys,
+        restore_seconds: report.restored.took.as_secs_f64(),
         open_at_stop: report.open_at_stop as u64,
         ..Summary::default()
     }

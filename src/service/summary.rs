@@ -32,6 +32,12 @@ pub struct Summary {
     pub restarts: u64,
     /// Trees that were open when a stop was asked for.
     pub open_at_stop: u64,
+    /// Records that came again after a restart and may be in the stores twice: an upper bound.
+    pub possible_repeats: u64,
+    /// Entries that were read back into the stores.
+    pub restored_keys: u64,
+    /// How long that took, in seconds.
+    pub restore_seconds: f64,
     /// CPU time of all threads, in seconds.
     pub cpu_seconds: f64,
     /// Time from start to end, in seconds.
@@ -94,6 +100,9 @@ mod tests {
             "dead_lettered",
             "duplicates",
             "commits",
+            "possible_repeats",
+            "restored_keys",
+            "restore_seconds",
             "cpu_seconds",
             "wall_seconds",
             "peak_memory_bytes",

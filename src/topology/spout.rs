@@ -116,7 +116,9 @@ pub trait Spout: Send {
         Ok(Some(Vec::new()))
     }
 
-    /// Where every partition stood at the last `freeze`: what the stores' flush is written with.
+    /// Where every partition stood at the last `freeze`, and how far it has been started *by now*: what the stores' flush
+    /// is written with. It is asked for after every store was handed over, so that no record has left its traces in one
+    /// that is not below `started`.
     fn frozen(&mut self) -> Vec<SourcePosition> {
         Vec::new()
     }

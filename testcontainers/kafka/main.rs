@@ -9,6 +9,7 @@ mod bad_input;
 mod broker;
 mod changelog;
 mod client;
+mod crashes;
 mod dead_letters;
 mod harness;
 mod process;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let arguments = libtest_mimic::Arguments::from_args();
     let trials = [
         client::trials(),
+        crashes::trials(),
         changelog::trials(),
         harness::trials(),
         reset::trials(),

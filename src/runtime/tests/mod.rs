@@ -3,5 +3,6 @@
 mod commits;
 mod delivery;
 mod parts;
+mod stores;
 mod threads;
 mod timeouts;

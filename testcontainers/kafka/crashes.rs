@@ -1,0 +1,200 @@
+//! Processes that are killed, stopped and overtaken: a word count goes on from its counts, and nothing is lost.
+
+use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
+
+use crate::{
+    broker::{Broker, Isolation, eventually},
+    process::{Finished, Job, free_address, load, metric, stormglass},
+    trials,
+};
+
+const ACKED_TREES: &str = "stormglass_trees_completed_total{component=\"lines\",outcome=\"acked\"}";
+const COMMITS: &str = "stormglass_kafka_commits_total{result=\"committed\"}";
+/// Words of a line, the last of which is its own.
+const WORDS: u64 = 5;
+
+pub fn trials() -> Vec<Trial> {
+    trials!(shared:
+        a_word_count_that_is_killed_loses_nothing_and_repeats_no_more_than_it_says,
+        ten_stops_of_a_word_count_lose_and_repeat_nothing,
+        an_older_process_that_was_stopped_is_fenced_and_the_counts_stay_right,
+        a_word_count_goes_on_from_its_counts,
+        offsets_that_are_deleted_while_state_exists_are_refused,
+        a_changelog_that_is_deleted_while_offsets_exist_is_refused,
+    )
+}
+
+/// Chooses as `seed` says (splitmix64).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % bound
+    }
+}
+
+/// A number that the environment may set, for longer runs by hand.
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// The sum of what each start said about repeats.
+fn announced(stderr: &str) -> u64 {
+    let numbers = stderr.split("possible_repeats=").skip(1);
+    numbers.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).sum()
+}
+
+/// Several windows of work open at each kill.
+fn counting(broker: &Broker, input: &str) -> Job {
+    let flags = ["--executors", "2", "--set", "engine.max_pending_records=2000", "--color", "never"];
+    Job::new(broker, input, &flags)
+}
+
+/// Words of the input that stand for one line each, by the counts topic: how many are missing, and how many too many.
+fn ids(broker: &Broker, job: &Job, lines: u64) -> (u64, u64) {
+    let mut counts = std::collections::HashMap::new();
+    for record in broker.read(&job.output, Isolation::ReadCommitted) {
+        let (key, value) = record.text();
+        if key.contains('-') {
+            counts.insert(key, value.parse::<u64>().expect("a count"));
+        }
+    }
+    let found = counts.len() as u64;
+    (lines - found, counts.values().sum::<u64>() - found)
+}
+
+fn a_word_count_that_is_killed_loses_nothing_and_repeats_no_more_than_it_says(broker: &Broker) {
+    let (seed, kills) = (number("SEED", 1), number("KILLS", 6));
+    let mut chance = Chance(seed);
+    let lines = 60_000 * kills;
+    let input = load(broker, &["--lines", &lines.to_string(), "--words", "5", "--unique-ids"]);
+    let job = counting(broker, &input);
+    let mut repeats = 0;
+    for _ in 0..kills {
+        let address = free_address();
+        let mut run = job.start(&["--http", &address]);
+        let enough = (1 + chance.below(20_000)) as f64;
+        eventually("it has committed, and worked on", || {
+            assert!(run.is_running(), "{}", run.stderr());
+            metric(&address, COMMITS) >= 1.0 && metric(&address, ACKED_TREES) >= enough
+        });
+        run.signal(Signal::SIGKILL);
+        let run = run.wait();
+        assert_eq!(run.code, None, "{run:#?}");
+        repeats += announced(&run.stderr);
+    }
+    let last = job.to_the_end().succeeded();
+    repeats += last.number("possible_repeats");
+    let (missing, surplus) = ids(broker, &job, lines);
+    assert_eq!(missing, 0, "seed {seed}");
+    assert!(surplus <= repeats, "seed {seed}: {surplus} ids were counted again, and {repeats} repeats were announced");
+    let audit = job.audit(&[]);
+    assert_eq!(audit.number("missing"), 0, "seed {seed}: {audit:#?}");
+    assert!(audit.number("surplus") <= WORDS * repeats, "seed {seed}: {audit:#?}");
+    eprintln!("seed {seed}: {kills} kills, {lines} ids, {surplus} counted again, {repeats} possible repeats announced");
+}
+
+fn ten_stops_of_a_word_count_lose_and_repeat_nothing(broker: &Broker) {
+    let input = load(broker, &["--lines", "400000", "--words", "5", "--unique-ids"]);
+    let job = counting(broker, &input);
+    let mut open = Vec::new();
+    let mut stops = 0;
+    while open.len() < 10 {
+        stops += 1;
+        assert!(stops <= 40, "trees were open at {} of {stops} stops only", open.len());
+        let address = free_address();
+        let mut run = job.start(&["--http", &address]);
+        eventually("trees are done", || {
+            assert!(run.is_running(), "{}", run.stderr());
+            metric(&address, ACKED_TREES) >= 100.0
+        });
+        run.signal(Signal::SIGTERM);
+        let run = run.wait().succeeded();
+        assert_eq!(run.number("possible_repeats"), 0, "{run:#?}");
+        open.extend(Some(run.number("open_at_stop")).filter(|&trees| trees > 0));
+    }
+    let last = job.to_the_end().succeeded();
+    assert!(last.number("records") > 0, "all was done before the last stop");
+    job.is_exact(&[]);
+    eprintln!("trees open at ten stops: {open:?}");
+}
+
+/// The flags of a process on another host: it has another folder of locks.
+fn elsewhere(folder: &tempfile::TempDir) -> [String; 2] {
+    ["--set".to_owned(), format!("state_dir=\"{}\"", folder.path().display())]
+}
+
+fn an_older_process_that_was_stopped_is_fenced_and_the_counts_stay_right(broker: &Broker) {
+    let input = load(broker, &["--lines", "400000", "--words", "5", "--unique-ids"]);
+    let job = counting(broker, &input);
+    let (one, two) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (one, two) = (elsewhere(&one), elsewhere(&two));
+    let address = free_address();
+    let older = job.start(&[&one[0], &one[1], "--http", &address]);
+    eventually("it works", || metric(&address, COMMITS) >= 1.0);
+    older.signal(Signal::SIGSTOP);
+
+    let address = free_address();
+    let mut newer = job.start(&[&two[0], &two[1], "--http", &address]);
+    eventually("the newer one commits", || {
+        assert!(newer.is_running(), "{}", newer.stderr());
+        metric(&address, COMMITS) >= 2.0
+    });
+    older.signal(Signal::SIGCONT);
+    let older: Finished = older.wait();
+    assert!(older.code.is_some_and(|code| code > 0), "{older:#?}");
+    assert!(older.stderr.contains("took over") || older.stderr.contains("took its place"), "{older:#?}");
+
+    newer.signal(Signal::SIGTERM);
+    let newer = newer.wait().succeeded();
+    let repeats = newer.number("possible_repeats");
+    let last = job.start(&["--until-end", &one[0], &one[1]]).wait().succeeded();
+    assert_eq!(last.number("possible_repeats"), 0, "{last:#?}");
+    let (missing, surplus) = ids(broker, &job, 400_000);
+    assert_eq!(missing, 0);
+    assert!(surplus <= repeats, "{surplus} ids were counted again, and {repeats} repeats were announced");
+}
+
+fn a_word_count_goes_on_from_its_counts(broker: &Broker) {
+    let input = load(broker, &["--lines", "20000"]);
+    let job = counting(broker, &input);
+    job.to_the_end().succeeded();
+    stormglass(broker, "load", &["--topic", &input, "--lines", "20000", "--seed", "2"]).succeeded();
+    let second = job.to_the_end().succeeded();
+    assert_eq!((second.number("records"), second.number("possible_repeats")), (20_000, 0));
+    assert!(second.number("restored_keys") > 1_000, "{second:#?}");
+    job.is_exact(&[]);
+}
+
+fn offsets_that_are_deleted_while_state_exists_are_refused(broker: &Broker) {
+    let mut job = counting(broker, &load(broker, &["--lines", "1000"]));
+    job.flags.extend(["--set".to_owned(), "kafka.session_timeout_ms=6000".to_owned()]);
+    job.to_the_end().succeeded();
+    // A static member does not leave the group when it ends.
+    let delete = ["--delete", "--group", &job.group];
+    eventually("the group is empty, and deleted", || {
+        broker.tool("kafka-consumer-groups", &delete).contains("was successful")
+    });
+    let refused = job.to_the_end();
+    assert_eq!(refused.code, Some(78), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("nothing is committed") && refused.stderr.contains("stormglass reset"),
+        "{refused:#?}"
+    );
+}
+
+fn a_changelog_that_is_deleted_while_offsets_exist_is_refused(broker: &Broker) {
+    let job = counting(broker, &load(broker, &["--lines", "1000"]));
+    job.to_the_end().succeeded();
+    let changelog = format!("{}-count-counts-changelog", job.group);
+    broker.tool("kafka-topics", &["--delete", "--topic", &changelog]);
+    eventually("it is gone", || !broker.tool("kafka-topics", &["--list"]).contains(&changelog));
+    let refused = job.to_the_end();
+    assert_eq!(refused.code, Some(78), "{refused:#?}");
+    assert!(refused.stderr.contains("there is no state"), "{refused:#?}");
+}
