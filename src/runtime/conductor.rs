@@ -224,13 +224,23 @@ impl Conductor {
                 }
                 None
             }
-            Phase::LastCommit { ending, .. } => self.committer.is_resting().then_some(ending),
+            Phase::LastCommit { ending, .. } => {
+                let over = self.committer.is_resting() && !(self.is_unconfirmed() && self.commit());
+                over.then_some(ending)
+            }
         }
+    }
+
+    /// Whether the state does not know yet that anything of it was committed, having been written before its first
+    /// commit. Another flush tells it, without which offsets that are deleted later look like a first commit that never
+    /// came.
+    const fn is_unconfirmed(&self) -> bool {
+        self.keeping.is_some() && self.committer.number().0 == 1
     }
 
     fn commit_if_due(&mut self, now: Instant) {
         let moves = self.moves();
-        if moves == self.moves && now - self.last_commit < LONGEST_WITHOUT_COMMIT {
+        if moves == self.moves && !self.is_unconfirmed() && now - self.last_commit < LONGEST_WITHOUT_COMMIT {
             if self.committer.due().is_some_and(|due| now >= due) {
                 self.committer.skip(now);
             }

@@ -334,6 +334,14 @@ fn offsets_that_were_moved_without_the_state_are_refused() {
 }
 
 #[test]
+fn offsets_that_are_deleted_after_the_very_first_commit_are_refused() {
+    let mut world = World::new(1);
+    assert_eq!(world.process(1, 0, 10_000).unwrap(), Some(Ending::Exhausted));
+    world.journal.lock().unwrap().committed = None;
+    assert!(matches!(world.process(1, 0, 10_000), Err(EngineError::Refused(_))));
+}
+
+#[test]
 fn offsets_are_not_committed_before_the_changelog_holds_the_entries() {
     let mut world = World::new(60);
     world.changelog.hold(true);
