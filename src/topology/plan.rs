@@ -211,14 +211,6 @@ impl Plan {
         stores
     }
 
-    /// The task that has the entries of one key group of a store.
-    #[allow(dead_code, reason = "the start, which restores, is the runtime's")]
-    pub(crate) fn store_owner(&self, store: StoreId, group: u16) -> Option<TaskId> {
-        let owner = self.components.get(self.stores.get(store.0)?.component.index())?;
-        let index = KeyGroups::new(self.key_groups, owner.tasks).owner_of(group)?;
-        Some(TaskId(owner.first_task.0 + u32::try_from(index).ok()?))
-    }
-
     /// A task's streams with their readers; `local` says whether a reading task is on the same executor.
     pub(crate) fn output_streams(&self, task: TaskPlan<'_>, local: impl Fn(TaskId) -> bool) -> Vec<Stream> {
         let stream = |id: &StreamId| {

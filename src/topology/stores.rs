@@ -143,7 +143,6 @@ impl Drop for Lent<'_> {
 }
 
 /// The driver's side of a task's stores.
-#[allow(dead_code, reason = "the commit and the start, which hand over and restore, are the runtime's")]
 impl Output {
     /// Gives the task its stores.
     pub(crate) fn open_stores(&mut self, stores: TaskStores) {
