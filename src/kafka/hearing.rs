@@ -91,7 +91,11 @@ impl KafkaSpout {
                 }
             }
             Read::Anew { partition, epoch, end } => {
-                if self.live().any(|held| held.id == partition && held.epoch == epoch) {
+                let old = self.live().find(|held| held.id == partition && held.epoch == epoch);
+                if let Some(was_paused) = old.map(|held| held.paused) {
+                    if was_paused {
+                        self.order(Order::Resume(partition.clone()));
+                    }
                     self.take_out(&partition);
                     self.left.remove(&partition);
                     self.arrive(Arrival { partition, committed: None, end }, epoch, ReplayReason::Restart);

@@ -243,11 +243,12 @@ impl Poller {
         let places: Vec<_> =
             partitions.iter().map(|p| (p.partition.clone(), position(p, group_is_new, self.start))).collect();
         self.client.assign(&places).map_err(component_error)?;
-        let arrival = |p: AssignedPartition| Arrival {
-            committed: p.committed,
-            end: self.ends.get(&p.partition).copied(),
-            partition: p.partition,
+        // Committed beyond the end: it will be heard that this offset is gone, and only then known where reading ends.
+        let end = |p: &AssignedPartition| {
+            let beyond = |end: &NextOffset| p.committed.as_ref().is_some_and(|committed| committed.next > *end);
+            self.ends.get(&p.partition).copied().filter(|end| !beyond(end))
         };
+        let arrival = |p: AssignedPartition| Arrival { end: end(&p), committed: p.committed, partition: p.partition };
         let arrivals: Vec<_> = partitions.into_iter().map(arrival).collect();
         self.held.extend(arrivals.iter().map(|a| (a.partition.clone(), false)));
         self.metrics.rebalances(RebalanceEvent::Assigned).add(1);

@@ -1,7 +1,8 @@
 //! One Apache Kafka broker for all Kafka tests of a process, however this machine can have one.
 //!
 //! A test is a function that takes the broker: `fn(&Broker)` runs beside others, `fn(&mut Broker)` runs alone and may
-//! stop and start it. The borrow checker keeps the two apart. Tests register with [`trials!`](crate::trials).
+//! stop and start it. The borrow checker keeps the two apart. One that stops it for long has a broker of its own, so that
+//! the others go on meanwhile. Tests register with [`trials!`](crate::trials).
 
 use std::{
     collections::HashSet,
@@ -23,9 +24,10 @@ use libtest_mimic::{Completion, Failed, Trial};
 use rdkafka::{
     ClientContext, Message, Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
     config::ClientConfig,
     consumer::{BaseConsumer, Consumer},
-    error::KafkaError,
+    error::{KafkaError, KafkaResult},
     message::{DeliveryResult, Header, Headers, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, Producer, ProducerContext},
     types::RDKafkaErrorCode,
@@ -40,7 +42,8 @@ use testcontainers::{
 const PATIENCE: Duration = Duration::from_secs(60);
 const KAFKA_SH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testcontainers/kafka.sh");
 
-/// Makes the named test functions of a module into trials: `trials!(shared: a, b)` or `trials!(alone: c)`.
+/// Makes the named test functions of a module into trials: `trials!(shared: a, b)`, `trials!(alone: c)` or
+/// `trials!(own: d)`.
 #[macro_export]
 macro_rules! trials {
     ($kind:ident: $($test:ident),+ $(,)?) => {
@@ -70,9 +73,25 @@ pub fn alone(name: &str, test: fn(&mut Broker)) -> Trial {
     })
 }
 
+/// A test with a broker of its own, which it may stop for as long as it likes.
+pub fn own(name: &str, test: fn(&mut Broker)) -> Trial {
+    Trial::ignorable_test(short(name), move || match Broker::new() {
+        Ok(mut broker) => {
+            test(&mut broker);
+            broker.end();
+            Ok(Completion::Completed)
+        }
+        Err(reason) if required() => Err(Failed::from(reason)),
+        Err(reason) => Ok(Completion::ignored_with(reason)),
+    })
+}
+
+fn short(name: &str) -> &str {
+    name.split_once("::").map_or(name, |(_crate, rest)| rest)
+}
+
 fn trial(name: &str, run: impl FnOnce(&RwLock<Broker>) -> Completion + Send + 'static) -> Trial {
-    let name = name.split_once("::").map_or(name, |(_crate, rest)| rest);
-    Trial::ignorable_test(name, move || match &*BROKER {
+    Trial::ignorable_test(short(name), move || match &*BROKER {
         Ok(broker) => Ok(run(broker)),
         Err(reason) if required() => Err(Failed::from(reason)),
         Err(reason) => Ok(Completion::ignored_with(reason)),
@@ -98,12 +117,7 @@ static BROKER: LazyLock<Result<RwLock<Broker>, String>> = LazyLock::new(|| {
 /// dies before that, kafka.sh's watch (jars) or testcontainers' (Docker) does it.
 pub fn shut_down() {
     if let Some(Ok(broker)) = LazyLock::get(&BROKER) {
-        let mut broker = broker.write().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut broker.origin, Origin::Given) {
-            Origin::Given => {}
-            Origin::Docker(container) => drop(container),
-            Origin::Jars => drop(kafka_sh(&["stop", broker.port()])),
-        }
+        broker.write().unwrap_or_else(PoisonError::into_inner).end();
     }
 }
 
@@ -131,7 +145,21 @@ impl Broker {
                 .then_some(broker)
                 .ok_or_else(|| format!("nothing answers at KAFKA_BOOTSTRAP={}", bootstrap.display()));
         }
+        Self::new()
+    }
+
+    /// A new one.
+    fn new() -> Result<Self, String> {
         Self::in_docker().or_else(|docker| Self::from_jars().map_err(|jars| format!("{docker}; {jars}")))
+    }
+
+    /// Ends the broker for good, unless it was given.
+    fn end(&mut self) {
+        match std::mem::replace(&mut self.origin, Origin::Given) {
+            Origin::Given => {}
+            Origin::Docker(container) => drop(container),
+            Origin::Jars => drop(kafka_sh(&["stop", self.port()])),
+        }
     }
 
     fn in_docker() -> Result<Self, String> {
@@ -265,29 +293,54 @@ impl Broker {
     /// Makes a topic, e.g. `topic("counts", 4, &[("cleanup.policy", "compact")])`, and returns its unique name.
     pub fn topic(&self, name: &str, partitions: i32, config: &[(&str, &str)]) -> String {
         let name = self.unique(name);
+        self.make_topic(&name, partitions, config);
+        name
+    }
+
+    /// Makes a topic of this name.
+    pub fn make_topic(&self, name: &str, partitions: i32, config: &[(&str, &str)]) {
         let topic =
-            config.iter().fold(NewTopic::new(&name, partitions, TopicReplication::Fixed(1)), |topic, (key, value)| {
+            config.iter().fold(NewTopic::new(name, partitions, TopicReplication::Fixed(1)), |topic, (key, value)| {
                 topic.set(key, value)
             });
-        let admin: AdminClient<_> = self.client().create().expect("an admin client");
-        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
-        let results = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .expect("a runtime")
-            .block_on(admin.create_topics([&topic], &options))
-            .expect("the broker answers");
+        let results = self.administer(async |admin, options| admin.create_topics([&topic], options).await);
         for result in results {
             result.unwrap_or_else(|(name, error)| panic!("topic {name}: {error}"));
         }
         // The answer comes before every client can see the topic.
-        eventually("the new topic has leaders", || self.partitions(&name).is_some_and(|n| n == partitions));
-        name
+        eventually("the new topic has leaders", || self.partitions(name).is_some_and(|n| n == partitions));
+    }
+
+    pub fn delete_topic(&self, name: &str) {
+        let results = self.administer(async |admin, options| admin.delete_topics(&[name], options).await);
+        for result in results {
+            result.unwrap_or_else(|(name, error)| panic!("topic {name}: {error}"));
+        }
+        eventually("the topic is gone", || self.partitions(name).is_none());
+    }
+
+    /// Deletes the records of a partition below `low`, as retention does in time.
+    pub fn delete_records(&self, topic: &str, partition: i32, low: i64) {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(low)).expect("a valid offset");
+        let done = self.administer(async |admin, options| admin.delete_records(&list, options).await);
+        done.elements().iter().for_each(|element| element.error().expect("the records are deleted"));
+    }
+
+    fn administer<T>(
+        &self,
+        call: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> KafkaResult<T>,
+    ) -> T {
+        let admin: AdminClient<_> = self.client().create().expect("an admin client");
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(call(&admin, &options)).expect("the broker answers")
     }
 
     fn partitions(&self, topic: &str) -> Option<i32> {
         let client = self.consumer(Isolation::ReadCommitted);
         let metadata = client.fetch_metadata(Some(topic), PATIENCE).ok()?;
-        let partitions = metadata.topics().first()?.partitions();
+        let partitions = metadata.topics().first().filter(|topic| topic.error().is_none())?.partitions();
         partitions
             .iter()
             .all(|p| p.error().is_none() && p.leader() >= 0)
@@ -359,6 +412,14 @@ impl Broker {
         wanted.add_partition_range(topic, 0, partitions - 1);
         let found = consumer.committed_offsets(wanted, PATIENCE).expect("the group's offsets");
         found.elements().iter().map(|element| element.offset().to_raw().filter(|raw| *raw >= 0)).collect()
+    }
+
+    /// `LAG` of each partition, as Kafka's own tool sees it.
+    pub fn lags(&self, group: &str, topic: &str) -> Vec<String> {
+        let described = self.tool("kafka-consumer-groups", &["--describe", "--group", group]);
+        let rows = described.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        // GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG ...
+        rows.filter(|row| row.get(1) == Some(&topic)).map(|row| row[5].to_owned()).collect()
     }
 
     /// A client's configuration that knows the address, for whatever a test wants to make of it.
@@ -454,6 +515,11 @@ pub fn eventually(what: &str, mut happens: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "did not happen within {PATIENCE:?}: {what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Lets time pass that a test is about, an outage of a minute, say; never a way to wait for something.
+pub fn pass(span: Duration) {
+    thread::sleep(span);
 }
 
 fn kafka_sh(arguments: &[&str]) -> Output {

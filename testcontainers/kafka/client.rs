@@ -51,6 +51,7 @@ pub fn trials() -> Vec<Trial> {
         an_offset_that_is_gone_is_an_event_and_a_seek_goes_on,
         three_members_hear_of_every_rebalance_and_share_every_record,
         a_revoked_partition_can_be_committed_until_it_is_let_go,
+        a_partition_that_leaves_while_it_is_paused_is_not_paused_when_it_comes_back,
         topics_by_pattern_are_found,
         a_whole_topic_is_read_once,
         topics_are_made_looked_at_and_removed,
@@ -582,6 +583,31 @@ fn a_revoked_partition_can_be_committed_until_it_is_let_go(broker: &Broker) {
     assert_eq!((found.next, found.metadata.as_str()), (NextOffset(10), "drained"));
     // Too late: it is another's.
     assert_eq!(first.commit_as(&p, AssignmentEpoch(1), (3, ""), 2), CommitOutcome::Rebalanced);
+}
+
+fn a_partition_that_leaves_while_it_is_paused_is_not_paused_when_it_comes_back(broker: &Broker) {
+    let topic = broker.topic("pause-leave", 2, &[]);
+    let both = [partition(&topic, 0), partition(&topic, 1)];
+    broker.produce(&topic, (0..2).map(|n| Record { partition: Some(n), ..Record::from("first") }));
+    let group = broker.unique("group");
+    let mut first = Member::new(broker, &group, &[&topic]);
+    first.until("both ends", |m| m.ends.len() == 2);
+    first.source.pause(&both).unwrap();
+    let mut second = Member::new(broker, &group, &[&topic]);
+    let deadline = Instant::now() + PATIENCE;
+    while second.ours.is_empty() {
+        assert!(Instant::now() < deadline);
+        first.step();
+        second.step();
+    }
+    let gone = second.ours.keys().next().unwrap().clone();
+    second.source.close(PATIENCE).unwrap();
+    first.until("it comes back", |m| m.ours.len() == 2);
+    let before = first.offsets[&gone].len();
+    // It begins anew, for nothing was committed; a paused one would stand still.
+    first.offsets.remove(&gone);
+    broker.produce(&topic, [Record { partition: Some(gone.partition), ..Record::from("second") }]);
+    first.until("it is read", |m| m.offsets.get(&gone).is_some_and(|offsets| offsets.len() == before + 1));
 }
 
 fn topics_by_pattern_are_found(broker: &Broker) {

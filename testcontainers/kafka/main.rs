@@ -12,20 +12,32 @@ mod client;
 mod crashes;
 mod dead_letters;
 mod harness;
+mod identity;
+mod outages;
 mod process;
+mod rebalance;
 mod reset;
 mod run;
 mod stops;
+mod topics;
 #[path = "../torture/mod.rs"]
 mod torture;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = libtest_mimic::Arguments::from_args();
+    let mut arguments = libtest_mimic::Arguments::from_args();
+    // Most of a trial is waiting for other processes.
+    arguments.test_threads.get_or_insert(4);
+    // The longest first.
     let trials = [
-        client::trials(),
+        outages::trials(),
+        torture::trials(),
         crashes::trials(),
+        rebalance::trials(),
+        identity::trials(),
+        topics::trials(),
+        client::trials(),
         changelog::trials(),
         harness::trials(),
         reset::trials(),
@@ -33,7 +45,6 @@ fn main() -> ExitCode {
         stops::trials(),
         bad_input::trials(),
         dead_letters::trials(),
-        torture::trials(),
     ]
     .into_iter()
     .flatten()

@@ -82,6 +82,10 @@ impl Process {
         kill(Pid::from_raw(pid), signal).expect("the process lives");
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn stderr(&self) -> String {
         text(&self.stderr)
     }

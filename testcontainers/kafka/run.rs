@@ -29,14 +29,6 @@ pub fn trials() -> Vec<Trial> {
     )
 }
 
-/// `LAG` of each partition, as Kafka's own tool sees it.
-fn lags(broker: &Broker, group: &str, topic: &str) -> Vec<String> {
-    let described = broker.tool("kafka-consumer-groups", &["--describe", "--group", group]);
-    let rows = described.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG ...
-    rows.filter(|row| row.get(1) == Some(&topic)).map(|row| row[5].to_owned()).collect()
-}
-
 /// The last count of each word that Kafka's console consumer prints.
 fn console_counts(broker: &Broker, topic: &str) -> BTreeMap<String, u64> {
     let records = broker.read(topic, Isolation::ReadCommitted).len().to_string();
@@ -80,7 +72,7 @@ fn the_words_of_a_text_are_counted_as_unix_tools_count_them(broker: &Broker) {
     for field in ["failed", "timed_out", "replayed", "dead_lettered", "duplicates", "restarts"] {
         assert_eq!(run.number(field), 0, "{field}: {run:#?}");
     }
-    assert_eq!(lags(broker, &job.group, &job.input), ["0", "0", "0"]);
+    assert_eq!(broker.lags(&job.group, &job.input), ["0", "0", "0"]);
 }
 
 fn a_topic_that_ends_in_a_transaction_marker_is_read_to_its_end(broker: &Broker) {
@@ -101,7 +93,7 @@ fn a_topic_that_ends_in_a_transaction_marker_is_read_to_its_end(broker: &Broker)
     job.is_exact(&[]);
     // Two records and two markers.
     assert_eq!(broker.committed(&job.group, &topic), [Some(4)]);
-    assert_eq!(lags(broker, &job.group, &topic), ["0"]);
+    assert_eq!(broker.lags(&job.group, &topic), ["0"]);
 }
 
 fn exact_without_faults(broker: &Broker, delivery: &str) {
@@ -109,7 +101,7 @@ fn exact_without_faults(broker: &Broker, delivery: &str) {
     let run = job.to_the_end().succeeded();
     assert_eq!(run.number("records"), 20_000);
     job.is_exact(&[]);
-    assert_eq!(lags(broker, &job.group, &job.input), ["0"; 4]);
+    assert_eq!(broker.lags(&job.group, &job.input), ["0"; 4]);
 }
 
 fn at_least_once_without_faults_is_exact(broker: &Broker) {

@@ -510,6 +510,20 @@ fn a_topic_that_was_made_anew_is_read_from_its_beginning_if_that_is_wanted() {
 }
 
 #[test]
+fn reading_to_the_end_of_a_topic_that_was_made_anew_reads_all_of_it() {
+    let broker = broker(3);
+    committed(&broker, 500);
+    let options = KafkaSpoutOptions { out_of_range: OutOfRange::Skip, until_end: true, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    let outs = bench.drain();
+    assert_eq!(texts(&outs), ["line 0", "line 1", "line 2"]);
+    assert_ne!(bench.step().1, Next::Exhausted);
+    outs.iter().for_each(|out| bench.ack(out));
+    assert_eq!(bench.step().1, Next::Exhausted);
+    assert_eq!((bench.commit_now(), bench.committed(0)), (CommitState::Done, Some(3)));
+}
+
+#[test]
 fn a_topic_that_was_made_anew_is_never_mixed_with_the_state_of_the_old_one() {
     for (policy, keyed) in [(OutOfRange::Fail, false), (OutOfRange::Skip, true)] {
         let broker = broker(10);
