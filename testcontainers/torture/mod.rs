@@ -20,7 +20,10 @@ use self::{course::Course, plan::Plan};
 use crate::{broker::Broker, trials};
 
 pub fn trials() -> Vec<Trial> {
-    trials!(alone: split_words_loses_nothing_and_repeats_only_what_was_not_committed)
+    trials!(alone:
+        split_words_loses_nothing_and_repeats_only_what_was_not_committed,
+        word_count_loses_nothing_and_repeats_no_more_than_the_runs_announced,
+    )
 }
 
 /// What is tortured, and what may be repeated.
@@ -28,18 +31,33 @@ pub fn trials() -> Vec<Trial> {
 enum Subject {
     /// Without state: what was read and not committed when a process ended may come again.
     SplitWords,
+    /// With state: each start announces how many records may come again.
+    WordCount,
 }
 
 impl Subject {
     const fn topology(self) -> &'static str {
         match self {
             Self::SplitWords => "split-words",
+            Self::WordCount => "word-count",
+        }
+    }
+
+    /// What `audit` is to know of the output.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::SplitWords => "records",
+            Self::WordCount => "counts",
         }
     }
 }
 
 fn split_words_loses_nothing_and_repeats_only_what_was_not_committed(broker: &mut Broker) {
     torture(broker, Subject::SplitWords);
+}
+
+fn word_count_loses_nothing_and_repeats_no_more_than_the_runs_announced(broker: &mut Broker) {
+    torture(broker, Subject::WordCount);
 }
 
 fn torture(broker: &mut Broker, subject: Subject) {

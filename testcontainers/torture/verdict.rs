@@ -24,6 +24,15 @@ impl Verdict {
         Self::of(&counts, lines)
     }
 
+    /// Of an output where the last record of a key is the count of the word that the key is.
+    pub fn of_counts(output: &[Record], lines: u64) -> Self {
+        let count = |record: &Record| {
+            let (word, count) = record.text();
+            Some((number_of(&word)?, count.parse().expect("a count")))
+        };
+        Self::of(&output.iter().filter_map(count).collect(), lines)
+    }
+
     fn of(counts: &HashMap<u64, u64>, lines: u64) -> Self {
         let missing = (0..lines).filter(|number| !counts.contains_key(number)).collect();
         Self { found: counts.len(), missing, surplus: counts.values().map(|count| count.saturating_sub(1)).sum() }
