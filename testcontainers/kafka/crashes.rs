@@ -73,10 +73,10 @@ fn a_word_count_that_is_killed_loses_nothing_and_repeats_no_more_than_it_says(br
     let (seed, kills) = (number("SEED", 1), number("KILLS", 6));
     let mut chance = Chance(seed);
     // Lines come for as long as processes are killed, at a rate that leaves some for each.
-    let lines = 60_000 * kills;
+    let lines = 75_000 * kills;
     let input = load(broker, &["--lines", "1", "--words", "5"]);
     let (brokers, count) = (broker.bootstrap(), lines.to_string());
-    let more = ["load", "--brokers", brokers, "--topic", &input, "--lines", &count, "--rate", "20000"];
+    let more = ["load", "--brokers", brokers, "--topic", &input, "--lines", &count, "--rate", "50000"];
     let loader = Process::start(&[&more[..], &["--words", "5", "--unique-ids"]].concat());
     let job = counting(broker, &input);
     let (mut repeats, mut under_load) = (0, 0);
@@ -107,7 +107,9 @@ fn a_word_count_that_is_killed_loses_nothing_and_repeats_no_more_than_it_says(br
     let audit = job.audit(&[]);
     assert_eq!(audit.number("missing"), 0, "seed {seed}: {audit:#?}");
     assert!(audit.number("surplus") <= WORDS * repeats, "seed {seed}: {audit:#?}");
-    eprintln!("seed {seed}: {kills} kills ({under_load} under load), {lines} ids, {surplus} counted again, {repeats} possible repeats announced");
+    eprintln!(
+        "seed {seed}: {kills} kills ({under_load} under load), {lines} ids, {surplus} counted again, {repeats} possible repeats announced"
+    );
 }
 
 fn ten_stops_of_a_word_count_lose_and_repeat_nothing(broker: &Broker) {
