@@ -70,12 +70,17 @@ pub(crate) fn settle_identity(settings: &mut Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keeps the stores of the topology in Kafka.
-fn changelog(settings: &Settings, clock: &Clock) -> ChangelogFactory {
-    let (kafka, identity) = (&settings.kafka, &settings.identity);
+/// Whose the stores' changelog is.
+pub(crate) fn changelog_options(settings: &Settings) -> ChangelogOptions {
+    let identity = &settings.identity;
     let slot = identity.instance.clone().unwrap_or_else(|| "0".to_owned());
-    let brokers = kafka.brokers.join(",");
-    let options = ChangelogOptions::new(brokers, identity.group.as_str(), slot, identity.session_timeout);
+    let brokers = settings.kafka.brokers.join(",");
+    ChangelogOptions::new(brokers, identity.group.as_str(), slot, identity.session_timeout)
+}
+
+/// Keeps the stores of the topology in Kafka.
+pub(crate) fn changelog(settings: &Settings, clock: &Clock) -> ChangelogFactory {
+    let (kafka, options) = (&settings.kafka, changelog_options(settings));
     let connections = ChangelogConnections {
         admin: connect::admin(kafka),
         consumer: connect::consumer(kafka),

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    broker::{Broker, Record, eventually},
+    broker::{Broker, Isolation, Record, eventually},
     process::{Finished, Job, Process, free_address, get},
     trials,
 };
@@ -19,6 +19,8 @@ pub fn trials() -> Vec<Trial> {
         what_the_topic_does_not_have_is_no_target,
         a_group_with_members_is_refused_and_they_are_named,
         state_that_would_lack_what_lies_before_is_refused,
+        earliest_begins_the_counts_anew,
+        discarded_state_begins_with_nothing_at_the_place,
     )
 }
 
@@ -31,7 +33,9 @@ fn job(broker: &Broker, topology: &str) -> Job {
         ..Record::from("word")
     };
     broker.produce(&topic, (0..8).map(record));
-    let job = Job::new(broker, &topic, &["--topology", topology, "--emit", "every"]);
+    // A static member, as whoever has stores is one, is let go after its session timeout only.
+    let session = ["--set", "kafka.session_timeout_ms=1500"];
+    let job = Job::new(broker, &topic, &[&["--topology", topology, "--emit", "every"][..], &session].concat());
     assert_eq!(job.to_the_end().succeeded().number("records"), 8);
     job
 }
@@ -115,4 +119,26 @@ fn state_that_would_lack_what_lies_before_is_refused(broker: &Broker) {
     assert_eq!(told.code, Some(78), "{told:#?}");
     assert!(told.stderr.contains("\"count\" remembers what was read before"), "{told:#?}");
     assert_eq!(broker.committed(&job.group, &job.input), [Some(5), Some(3)]);
+}
+
+fn earliest_begins_the_counts_anew(broker: &Broker) {
+    let job = job(broker, "word-count");
+    eventually("its member is let go", || reset(&job, &["--to", "earliest", "--execute"]).code == Some(0));
+    // Twice, as after a crash in between.
+    reset(&job, &["--to", "earliest", "--execute"]).succeeded();
+    let run = job.to_the_end().succeeded();
+    assert_eq!((run.number("records"), run.number("restored_keys")), (8, 0), "{run:#?}");
+    job.is_exact(&[]);
+}
+
+fn discarded_state_begins_with_nothing_at_the_place(broker: &Broker) {
+    let job = job(broker, "word-count");
+    let place = format!("{}:0:4", job.input);
+    let reset = || reset(&job, &["--to", &place, "--discard-state", "--execute"]);
+    eventually("its member is let go", || reset().code == Some(0));
+    assert_eq!(broker.committed(&job.group, &job.input), [Some(4), Some(3)]);
+    let run = job.to_the_end().succeeded();
+    assert_eq!((run.number("records"), run.number("restored_keys")), (1, 0), "{run:#?}");
+    let counted = broker.read(&job.output, Isolation::ReadCommitted).last().unwrap().text();
+    assert_eq!(counted, ("word".to_owned(), "1".to_owned()));
 }

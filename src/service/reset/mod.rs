@@ -1,7 +1,8 @@
-//! `reset`: moves the offsets of a topology's group.
+//! `reset`: moves the offsets of a topology's group, and its state with them.
 //!
-//! Files: `target` (where to, and what that means for each partition; pure).
+//! Files in reading order: `target` (where to, and what that means for each partition; pure), `state` (stores begun anew).
 
+mod state;
 mod target;
 
 use std::{fmt::Write as _, time::Duration};
@@ -25,6 +26,7 @@ use crate::{
         client::{NextOffset, TopicPartition},
     },
     metrics::Metrics,
+    topology::Plan,
 };
 
 /// Longest silence of the brokers.
@@ -44,10 +46,15 @@ struct Report<'a> {
 /// # Errors
 /// Wrong flags, a group that has members, a topology whose state would not fit, a broker that does not answer.
 pub(crate) fn reset(session: &Session<'_>, args: &Reset) -> Outcome {
-    let settings = session.settings()?;
+    let mut settings = session.settings()?;
+    pipeline::settle_identity(&mut settings)?;
+    let settings = settings;
+    let clock = Clock::system();
+    let metrics = Metrics::new("").or_fail(Cause::Software)?;
+    let plan = pipeline::plan(&settings, false, &metrics, &clock)?;
     let target = Target::parse(&args.to, wall_millis())
         .map_err(|sentence| Failure::new(Cause::Usage, format!("--to {sentence}")))?;
-    fits_the_state(&settings, &target, args.discard_state)?;
+    fits_the_state(&plan, &target, args.discard_state)?;
     // Nobody of this identity begins on this host meanwhile.
     let _lock = match &settings.identity.instance {
         Some(instance) if args.execute => Some(InstanceLock::take(&settings.identity, instance)?),
@@ -62,23 +69,38 @@ pub(crate) fn reset(session: &Session<'_>, args: &Reset) -> Outcome {
     let members = group.members()?;
     if args.execute {
         nobody(group_name, &members)?;
-        group.commit(&steps.iter().map(as_move).collect::<Vec<_>>())?;
+        let mut moved: Vec<_> = steps.iter().map(|step| (step.topic.clone(), step.partition, step.to)).collect();
+        if !plan.stores.is_empty() {
+            // Those too that stay: what stands beside their offsets is of the state that is gone.
+            moved = places(&known, &steps);
+            state::begin_anew(&settings, &plan, &moved, &clock)?;
+        }
+        group.commit(&moved.iter().map(as_move).collect::<Vec<_>>())?;
     }
     let report = Report { group: group_name, executed: args.execute, partitions: &steps };
     tell(session, &report)?;
     if args.execute { Ok(()) } else { nobody(group_name, &members) }
 }
 
-fn as_move(step: &Step) -> Move {
-    let partition = TopicPartition::new(step.topic.as_str(), step.partition);
-    Move { partition, to: NextOffset(step.to), metadata: String::new() }
+fn as_move((topic, partition, to): &state::Place) -> Move {
+    let partition = TopicPartition::new(topic.as_str(), *partition);
+    Move { partition, to: NextOffset(*to), metadata: String::new() }
+}
+
+/// Where every partition stands after the move, those too that stay; without those that have no offset then.
+fn places(known: &[Known], steps: &[Step]) -> Vec<state::Place> {
+    let place = |known: &Known| {
+        let (topic, partition) = (&*known.partition.topic, known.partition.partition);
+        let step = steps.iter().find(|step| step.topic == *topic && step.partition == partition);
+        let next = step.map(|step| step.to).or(known.committed)?;
+        Some((topic.to_owned(), partition, next))
+    };
+    known.iter().filter_map(place).collect()
 }
 
 /// A bolt's state holds what was read up to the offsets. It starts from nothing where everything is read again; anywhere
 /// else it would lack what lies before.
-fn fits_the_state(settings: &Settings, target: &Target, discard: bool) -> Outcome {
-    let metrics = Metrics::new("").or_fail(Cause::Software)?;
-    let plan = pipeline::plan(settings, false, &metrics, &Clock::system())?;
+fn fits_the_state(plan: &Plan, target: &Target, discard: bool) -> Outcome {
     let stateful: Vec<_> = plan.components.iter().filter(|c| c.stateful).map(|c| format!("\"{}\"", c.name)).collect();
     if stateful.is_empty() || discard || *target == Target::Earliest {
         return Ok(());
