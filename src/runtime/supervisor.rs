@@ -96,6 +96,7 @@ pub fn run(
         restarts: 0,
         open_at_stop: 0,
         restored: RestoreReport::default(),
+        was_ready: false,
     };
     let mut hangs = 0;
     let mut backoff = options.restart_backoff;
@@ -138,6 +139,7 @@ struct Life<'a> {
     restarts: u64,
     open_at_stop: usize,
     restored: RestoreReport,
+    was_ready: bool,
 }
 
 impl Life<'_> {
@@ -147,8 +149,8 @@ impl Life<'_> {
     }
 
     /// True if a generation has ever worked: a failure of the very first start is told at once.
-    fn has_run(&self) -> bool {
-        self.restarts > 0 || self.commits > 0 || self.metrics.readiness().check().is_ok()
+    const fn has_run(&self) -> bool {
+        self.restarts > 0 || self.commits > 0 || self.was_ready
     }
 
     /// Waits; false if a stop was asked for meanwhile.
@@ -188,6 +190,8 @@ impl Life<'_> {
         let mut draining = false;
         loop {
             let now = self.clock.now();
+            // Remembered: what ends a generation may first have taken its partitions.
+            self.was_ready |= self.metrics.readiness().check().is_ok();
             if self.stop.wants_now() {
                 let open_trees = conductor.open_trees();
                 return Ok(Ending::Stopped { open_trees });
