@@ -59,6 +59,14 @@ impl Admin {
         self.lookup.partitions(topic)
     }
 
+    /// The names of all topics, in no order.
+    ///
+    /// # Errors
+    /// No broker answers, access is denied.
+    pub fn topics(&self) -> Result<Vec<String>, ClientError> {
+        self.lookup.topics()
+    }
+
     /// Makes a topic if there is none of its name, and waits until it can be used. Says whether it was made; one that
     /// exists is left as it is. Its replication factor is the broker's default.
     ///

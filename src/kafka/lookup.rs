@@ -13,7 +13,7 @@ use rdkafka::{
 use super::{
     client::{ClientError, ErrorKind, NextOffset, TopicPartition, Watermarks},
     options::Properties,
-    rdkafka::{Context, Happening, call_error, config, creation_error, kind_of, native, partition_count},
+    rdkafka::{Context, Happening, call_error, config, creation_error, kind_of, metadata, native, partition_count},
     trouble::connection_error,
 };
 
@@ -60,6 +60,12 @@ impl Lookup {
     /// The same, with a longest wait of its own.
     pub(super) fn partitions_within(&self, topic: &str, max_wait: Duration) -> Result<Option<i32>, ClientError> {
         self.answer(partition_count(self.consumer.client(), topic, max_wait, &self.brokers))
+    }
+
+    /// The names of all topics.
+    pub(super) fn topics(&self) -> Result<Vec<String>, ClientError> {
+        let found = self.answer(metadata(self.consumer.client(), None, self.max_wait, &self.brokers))?;
+        Ok(found.topics().iter().map(|topic| topic.name().to_owned()).collect())
     }
 
     /// Oldest record and end of every partition of a topic that must exist, in the order of the partitions.

@@ -27,6 +27,8 @@ pub struct RdkafkaScan {
     heard: Instant,
     /// Topics whose partitions are not known yet, with their places in the list; the last comes first.
     unknown: Vec<(usize, Arc<str>)>,
+    /// The one partition to read of each topic, `None`: all.
+    only: Option<i32>,
     is_assigned: bool,
     places: Places,
 }
@@ -71,6 +73,7 @@ impl RdkafkaScan {
             heard: clock.now(),
             clock,
             unknown: Vec::new(),
+            only: None,
             is_assigned: false,
             places: Places::default(),
         })
@@ -92,7 +95,9 @@ impl RdkafkaScan {
                 Err(error) if matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Unavailable) => return Ok(false),
                 Err(error) => return Err(error),
             };
-            for partition in (0..count).filter(|partition| self.queue.forward(name, *partition)) {
+            let wanted = |partition: &i32| self.only.is_none_or(|only| only == *partition);
+            let wanted = (0..count).filter(wanted);
+            for partition in wanted.filter(|partition| self.queue.forward(name, *partition)) {
                 let (topic, name) = (*topic, Arc::clone(name));
                 self.places.slots.push(Slot { topic, name, partition, handle: None, next: 0, is_open: true });
             }
@@ -167,10 +172,9 @@ impl Places {
 }
 
 impl ScanClient for RdkafkaScan {
-    fn start(&mut self, topics: &[Arc<str>]) {
+    fn start(&mut self, topics: &[Arc<str>], only: Option<i32>) {
+        self.only = only;
         self.unknown = topics.iter().cloned().enumerate().rev().collect();
-        self.places = Places::default();
-        self.is_assigned = false;
         self.heard = self.clock.now();
     }
 

@@ -17,11 +17,14 @@ pub struct ScanRecord<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+/// Makes a client for each scan.
+pub type ScanFactory = Arc<dyn Fn() -> Result<Box<dyn ScanClient>, ClientError> + Send + Sync>;
+
 /// Reads topics from their first records to their ends, as far as they are committed. It belongs to no group and leaves
 /// no trace on the broker.
 pub trait ScanClient: Send {
-    /// Begins to read all partitions of these topics. Does not wait.
-    fn start(&mut self, topics: &[Arc<str>]);
+    /// Begins to read these topics: all partitions, or `only` one. Does not wait. To be called once.
+    fn start(&mut self, topics: &[Arc<str>], only: Option<i32>);
 
     /// Hands over what has come, at most `max_records` records, in the order of the offsets within a partition, waiting
     /// at most `max_wait` for the first. True when every partition was read to an end that it had after the start.

@@ -94,6 +94,8 @@ pub enum Command {
     Reset(Reset),
     /// Look at records that were given up, and write them back
     DeadLetters(DeadLetters),
+    /// Look into stores, as their changelogs hold them
+    State(State),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -332,4 +334,57 @@ pub struct Reset {
     /// Do it: without this flag it is only said what would be done
     #[arg(long)]
     pub execute: bool,
+}
+
+/// `state`.
+#[derive(Args, Clone, Debug)]
+pub struct State {
+    /// Consumer group of the app [kafka.group]
+    #[arg(short, long, value_name = "GROUP", global = true)]
+    pub group: Option<String>,
+    /// The topology, after which the group is named if nothing else is said [topology]
+    #[arg(short, long, value_name = "NAME", global = true)]
+    pub topology: Option<String>,
+    /// The output topic, after which the group is named if nothing else is said [sink.topic]
+    #[arg(short, long, value_name = "TOPIC", global = true)]
+    pub output: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub action: StateAction,
+}
+
+/// What to do with state.
+#[derive(Subcommand, Clone, Debug)]
+pub enum StateAction {
+    /// List the stores: types, entries, bytes
+    List,
+    /// Print the value of a key
+    Get(StateGet),
+    /// Print keys and values in the order of keys
+    Scan(StateScan),
+}
+
+/// `state get`.
+#[derive(Args, Clone, Debug)]
+pub struct StateGet {
+    /// The key, as `scan` prints it
+    #[arg(allow_hyphen_values = true)]
+    pub key: String,
+    /// Which store, if there are several
+    #[arg(short, long, value_name = "COMPONENT/STORE")]
+    pub store: Option<String>,
+}
+
+/// `state scan`.
+#[derive(Args, Clone, Debug)]
+pub struct StateScan {
+    /// Only keys that begin with this, as they are printed
+    #[arg(short, long, value_name = "TEXT")]
+    pub prefix: Option<String>,
+    /// Only the first ones, so many
+    #[arg(short = 'n', long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Which store, if there are several
+    #[arg(short, long, value_name = "COMPONENT/STORE")]
+    pub store: Option<String>,
 }

@@ -10,7 +10,7 @@ use super::{
     config::{self, Loaded, Settings, Sources},
     dead_letters,
     exit::{self, Cause, Failure, Outcome},
-    flags, graph, load, logging, output, pipeline, reset, run,
+    flags, graph, load, logging, output, pipeline, reset, run, state,
 };
 
 /// The program: `args` with the program's name first.
@@ -50,6 +50,10 @@ fn dispatch(cli: &Cli) -> Outcome {
             let (output, dead_letters) = (args.output.clone(), args.dead_letters.clone());
             Pipeline { output, dead_letters, ..Pipeline::default() }
         }
+        Command::State(args) => {
+            let (group, topology, output) = (args.group.clone(), args.topology.clone(), args.output.clone());
+            Pipeline { group, topology, output, ..Pipeline::default() }
+        }
         Command::Load(_) | Command::Audit(_) => Pipeline::default(),
     };
     let session = Session::new(&cli.global, &pipeline)?;
@@ -63,6 +67,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Audit(args) => audit::audit(&session, args),
         Command::DeadLetters(args) => dead_letters::dead_letters(&session, args),
         Command::Reset(args) => reset::reset(&session, args),
+        Command::State(args) => state::state(&session, args),
         Command::Validate(_) => session.validate(),
         Command::Completions { .. } => Ok(()),
     }
@@ -118,6 +123,14 @@ impl<'a> Session<'a> {
     /// Every mistake of the configuration.
     pub(crate) fn dead_letters(&self) -> Result<(config::ClientSettings, String), Failure> {
         Ok(config::dead_letters(&self.loaded, &|name| self.sources.variable(name))?)
+    }
+
+    /// The settings of a command about an app's state, and the app: its group.
+    ///
+    /// # Errors
+    /// Every mistake of the configuration.
+    pub(crate) fn app(&self) -> Result<(config::ClientSettings, String), Failure> {
+        Ok(config::app(&self.loaded, &|name| self.sources.variable(name))?)
     }
 
     /// Prints what counts even if it is wrong: that is when one wants to see it.

@@ -27,6 +27,7 @@ mod progress;
 mod reset;
 mod run;
 pub mod signals;
+mod state;
 mod summary;
 
 pub use self::{dead_letters::LetterId, dispatch::main, summary::Summary};

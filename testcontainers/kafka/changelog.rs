@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use libtest_mimic::Trial;
+use serde_json::json;
 use stormglass::{
     clock::Clock,
     kafka::{ChangelogConnections, ChangelogOptions, Connection, KafkaChangelog, admin::Admin},
@@ -15,7 +16,8 @@ use stormglass::{
 };
 
 use crate::{
-    broker::{Broker, Isolation, eventually},
+    broker::{Broker, Isolation, Record, eventually},
+    process::stormglass,
     trials,
 };
 
@@ -34,6 +36,8 @@ pub fn trials() -> Vec<Trial> {
         a_wrong_partition_count_is_refused,
         a_changelog_of_another_app_is_refused,
         an_entry_that_is_too_large_is_refused_for_good,
+        a_transaction_that_outlived_a_standstill_is_no_takeover,
+        stores_are_listed_and_read_by_anybody,
     );
     trials.extend(trials!(alone: a_flush_that_a_stopped_broker_has_cut_off_is_tried_again_by_the_next_generation));
     trials
@@ -319,6 +323,64 @@ fn an_entry_that_is_too_large_is_refused_for_good(broker: &Broker) {
     let told = write(&mut *changelog, flush(1, large)).unwrap_err();
     assert!(!told.is_retriable());
     assert!(told.to_string().contains("with a value of 5000000 bytes is too large"), "{told}");
+}
+
+/// The broker ends it, and then refuses it as it refuses a producer that was replaced.
+fn a_transaction_that_outlived_a_standstill_is_no_takeover(broker: &Broker) {
+    let app = App::with(broker, &broker.unique("standstill"), vec![format("counts", 8)], Duration::from_secs(2));
+    let (mut changelog, ..) = app.start().unwrap();
+    // More than the client's queue holds, so that it does not commit before it stands still.
+    changelog.write(flush(1, changes(200_000, 1))).unwrap();
+    eventually("a part of the flush is in the log", || {
+        broker.read(&app.topic(0), Isolation::ReadUncommitted).len() > 100
+    });
+    // Committed records behind an open transaction are seen when it has ended.
+    let mark = Record { partition: Some(0), ..Record::from(("mark", "behind it")) };
+    broker.produce(&app.topic(0), [mark]);
+    eventually("the broker has ended the transaction", || {
+        !broker.read(&app.topic(0), Isolation::ReadCommitted).is_empty()
+    });
+    let told = until_it_fails(&mut *changelog);
+    assert!(told.is_retriable(), "{told}");
+}
+
+fn stores_are_listed_and_read_by_anybody(broker: &Broker) {
+    let app = App::new(broker, "looked-at", &["counts", "seen"]);
+    let (counts, seen) = (&app.stores[0].store, &app.stores[1].store);
+    let (mut changelog, ..) = app.start().unwrap();
+    let mut first = flush(1, changes(20, 1));
+    first.changes.push((StoreId(1), changes(3, 1)));
+    write(&mut *changelog, first).unwrap();
+    let mut gone = Changes::default();
+    assert!(gone.push(7, b"key 7", None));
+    write(&mut *changelog, flush(2, gone)).unwrap();
+
+    let state = |arguments: &[&str]| {
+        let arguments = [&["--group", app.options.app.as_str()], arguments].concat();
+        stormglass(broker, "state", &arguments)
+    };
+    let listed = state(&["list", "--json"]).succeeded().json();
+    let facts = |at: usize| ["store", "entries", "commit", "key", "key_groups"].map(|field| listed[at][field].clone());
+    assert_eq!(facts(0), [json!(counts), json!(19), json!(2), json!("text"), json!(8)]);
+    assert_eq!(facts(1), [json!(seen), json!(3), json!(2), json!("text"), json!(8)]);
+    assert!(state(&["list"]).succeeded().stdout.contains(&format!("count/{counts}: text -> text, 19 entries, ")));
+
+    let which = format!("count/{counts}");
+    let read = |arguments: &[&str]| state(&[arguments, &["--store", &which]].concat());
+    assert_eq!(read(&["get", "key 3"]).succeeded().stdout, "1\n");
+    let absent = read(&["get", "key 7"]);
+    assert_eq!(absent.code, Some(1));
+    assert!(absent.stderr.contains(&format!("store \"{which}\" has no key \"key 7\"")), "{absent:?}");
+    assert_eq!(read(&["scan", "--prefix", "key 1", "--limit", "2"]).succeeded().stdout, "key 1\t1\nkey 10\t1\n");
+    let all = read(&["scan", "--json"]).succeeded().json();
+    assert_eq!((all.as_array().map(Vec::len), &all[0]), (Some(19), &json!({ "key": "key 0", "value": "1" })));
+
+    let unnamed = state(&["get", "key 3"]);
+    assert_eq!(unnamed.code, Some(64));
+    assert!(unnamed.stderr.contains("has several stores"), "{unnamed:?}");
+    let nobody = stormglass(broker, "state", &["--group", "nobody", "scan"]);
+    assert_eq!(nobody.code, Some(66));
+    assert!(nobody.stderr.contains("has no changelog"), "{nobody:?}");
 }
 
 fn a_flush_that_a_stopped_broker_has_cut_off_is_tried_again_by_the_next_generation(broker: &mut Broker) {

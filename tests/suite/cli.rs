@@ -177,7 +177,7 @@ fn the_version_names_the_client_library() {
 fn help_names_every_command_and_says_how_values_win() {
     let text = stdout(&run(&["--help"]));
     for word in
-        ["validate", "load", "audit", "reset", "dead-letters", "completions", "flag > environment", "sysexits.h"]
+        ["validate", "load", "audit", "reset", "dead-letters", "state", "completions", "flag > environment", "sysexits.h"]
     {
         assert!(text.contains(word), "{word} is not in\n{text}");
     }

@@ -83,7 +83,7 @@ impl FakeCluster {
                     unsent: 0,
                     open: None,
                 }),
-                scan: Box::new(FakeScan { cluster: cluster.clone(), topics: Vec::new(), unread: None }),
+                scan: Box::new(FakeScan { cluster: cluster.clone(), topics: Vec::new(), only: None, unread: None }),
             })
         })
     }
@@ -214,12 +214,14 @@ impl TransactionClient for FakeProducer {
 struct FakeScan {
     cluster: FakeCluster,
     topics: Vec<Arc<str>>,
+    only: Option<i32>,
     unread: Option<VecDeque<(usize, i32, Record)>>,
 }
 
 impl ScanClient for FakeScan {
-    fn start(&mut self, topics: &[Arc<str>]) {
+    fn start(&mut self, topics: &[Arc<str>], only: Option<i32>) {
         self.topics = topics.to_vec();
+        self.only = only;
     }
 
     fn read(
@@ -232,7 +234,8 @@ impl ScanClient for FakeScan {
             let cluster = self.cluster.get();
             let mut all = VecDeque::new();
             for (topic, name) in self.topics.iter().enumerate() {
-                for (partition, records) in (0..).zip(&cluster.topics[&**name].partitions) {
+                let partitions = (0..).zip(&cluster.topics[&**name].partitions);
+                for (partition, records) in partitions.filter(|(n, _)| self.only.is_none_or(|only| only == *n)) {
                     all.extend(records.iter().map(|record| (topic, partition, record.clone())));
                 }
             }

@@ -2,11 +2,12 @@
 //! (`docs/design/0007-state-and-the-commit.md`).
 //!
 //! Files in reading order: `options` (whose changelog it is), `opening` (its topics), `restoring` (from records to
-//! entries, and what must be there), `flushing` (from entries to a transaction).
+//! entries, and what must be there), `flushing` (from entries to a transaction); `looking` (a store from outside).
 
 #[cfg(test)]
 mod fake;
 mod flushing;
+mod looking;
 mod opening;
 mod options;
 mod restoring;
@@ -31,6 +32,7 @@ use crate::{
     },
 };
 
+pub use looking::{EntryRecord, StoreReader, StoreTopic};
 pub use options::ChangelogOptions;
 
 /// Records that one read of the restore takes: a few times as many as fit the cache would be slower.
@@ -141,7 +143,7 @@ impl Changelog for KafkaChangelog {
             Phase::Identity(mut scan) => {
                 let done = self.producer.init(self.topics.names(), max_wait).map_err(component_error)?;
                 if done {
-                    scan.start(self.topics.names());
+                    scan.start(self.topics.names(), None);
                     self.phase = Phase::Restoring(scan, Restoring::new(&self.topics));
                 } else {
                     self.phase = Phase::Identity(scan);

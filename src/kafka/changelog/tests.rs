@@ -1,9 +1,9 @@
 //! The changelog over a cluster in memory.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    ChangelogOptions, KafkaChangelog,
+    ChangelogOptions, KafkaChangelog, StoreReader, StoreTopic,
     fake::{FakeCluster, FakeTopic, Fate, Record},
 };
 use crate::{
@@ -361,6 +361,30 @@ fn a_store_that_comes_to_stand_first_takes_the_position_over() {
     assert_eq!(app.state().1.map(|position| position.commit), Some(2));
     app.stores.reverse();
     assert_eq!(app.state().1.map(|position| position.commit), Some(2));
+}
+
+#[test]
+fn a_store_is_looked_at_from_outside() {
+    let app = App::with_a_state();
+    let other = App { cluster: app.cluster.clone(), ..App::new() };
+    // Another app whose topics begin alike, and a topic that only has such a name.
+    let other = App { options: ChangelogOptions { app: "app-count".to_owned(), ..other.options.clone() }, ..other };
+    drive(&mut *other.start(), flush(1, &[(0, 1, "not", "ours")])).unwrap();
+    let strange = FakeTopic { partitions: vec![Vec::new()], policy: None };
+    app.cluster.get().topics.insert("app-strange-changelog".to_owned(), strange);
+
+    let (clients, options) = (app.cluster.clients(), app.options.clone());
+    let reader = StoreReader::new(Arc::new(move || Ok(clients(&options)?.scan)));
+    let topics: Vec<_> = app.cluster.get().topics.keys().cloned().collect();
+    let stores = reader.stores("app", topics).unwrap();
+    assert_eq!(stores.iter().map(StoreTopic::name).collect::<Vec<_>>(), ["count/counts", "count/seen"]);
+    let mut entries = Vec::new();
+    let position = reader.read(&stores, &mut |record| {
+        entries.push((record.store, record.group, record.key.to_vec(), record.value.map(<[u8]>::to_vec)));
+    });
+    assert_eq!(entries, [(0, 2, b"a".to_vec(), Some(b"1".to_vec())), (1, 3, b"b".to_vec(), Some(b"2".to_vec()))]);
+    assert_eq!(position.unwrap().map(|position| position.commit), Some(1));
+    assert_eq!(reader.stores("nobody", ["app-count-seen-changelog".to_owned()]), Ok(Vec::new()));
 }
 
 #[test]

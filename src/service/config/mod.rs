@@ -28,7 +28,7 @@ pub(crate) use self::{
     load::{FILE_VARIABLE, Loaded, Sources, load},
     print::effective,
     rules::legal_topic,
-    validate::{client, dead_letters, log, pipeline},
+    validate::{app, client, dead_letters, log, pipeline},
 };
 pub use self::{
     layers::Origin,

@@ -40,6 +40,16 @@ pub(crate) fn dead_letter_topic(raw: &Raw) -> String {
     }
 }
 
+/// The consumer group, which must be set or follow from what is set.
+pub(super) fn known_group(raw: &Raw, found: &mut Vec<Problem>) -> String {
+    if raw.kafka.group.is_empty() && raw.sink.topic.is_empty() {
+        let message =
+            "is not set: name it, as in --group g, or the output after which it is named, as in --output counts";
+        found.push(Problem::new("kafka.group", message));
+    }
+    group(raw)
+}
+
 /// The dead-letter topic, for a command that needs no other topic.
 pub(super) fn known_dead_letter_topic(raw: &Raw, found: &mut Vec<Problem>) -> String {
     const PATH: &str = "source.dead_letter_topic";

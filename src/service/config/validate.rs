@@ -64,6 +64,19 @@ pub(crate) fn dead_letters(loaded: &Loaded, env: Env<'_>) -> Result<(ClientSetti
     if found.is_empty() { Ok((kafka, topic)) } else { Err(attributed(found, &loaded.layers)) }
 }
 
+/// Checks what a command about an app's state needs: how to reach Kafka, and the app's group.
+///
+/// # Errors
+/// Every mistake there is.
+pub(crate) fn app(loaded: &Loaded, env: Env<'_>) -> Result<(ClientSettings, String), Problems> {
+    let mut found = shape(loaded);
+    let Some(raw) = &loaded.raw else { return Err(attributed(found, &loaded.layers)) };
+    rules::brokers(raw, &mut found);
+    let group = rules::known_group(raw, &mut found);
+    let kafka = client_settings(raw, &loaded.layers, env, &mut found);
+    if found.is_empty() { Ok((kafka, group)) } else { Err(attributed(found, &loaded.layers)) }
+}
+
 /// How messages are to be written, even if other settings are wrong.
 pub(crate) fn log(loaded: &Loaded) -> LogSettings {
     let text = |path| loaded.layers.value(path).and_then(toml::Value::as_str).unwrap_or_default();
