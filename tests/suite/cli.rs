@@ -176,9 +176,17 @@ fn the_version_names_the_client_library() {
 #[test]
 fn help_names_every_command_and_says_how_values_win() {
     let text = stdout(&run(&["--help"]));
-    for word in
-        ["validate", "load", "audit", "reset", "dead-letters", "state", "completions", "flag > environment", "sysexits.h"]
-    {
+    for word in [
+        "validate",
+        "load",
+        "audit",
+        "reset",
+        "dead-letters",
+        "state",
+        "completions",
+        "flag > environment",
+        "sysexits.h",
+    ] {
         assert!(text.contains(word), "{word} is not in\n{text}");
     }
 }
