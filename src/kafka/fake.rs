@@ -47,6 +47,8 @@ pub(super) struct Broker {
     pub(super) paused: Vec<TopicPartition>,
     pub(super) recycled: usize,
     pub(super) polls_without_records: usize,
+    /// Questions that wait for the brokers.
+    pub(super) asked: usize,
     /// Events to come, and for which member.
     events: VecDeque<(usize, SourceEvent)>,
     /// Members get only what is given to them.
@@ -313,11 +315,14 @@ impl SourceClient for FakeSource {
     }
 
     fn partitions(&mut self, _: Duration) -> Result<Vec<TopicPartition>, ClientError> {
-        Ok(self.broker.get().topics.keys().cloned().collect())
+        let mut broker = self.broker.get();
+        broker.asked += 1;
+        Ok(broker.topics.keys().cloned().collect())
     }
 
     fn watermarks(&mut self, partitions: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, ClientError> {
-        let broker = self.broker.get();
+        let mut broker = self.broker.get();
+        broker.asked += 1;
         let one = |p: &TopicPartition| Watermarks {
             partition: p.clone(),
             low: NextOffset(broker.topics.get(p).map_or(0, |log| log.low)),

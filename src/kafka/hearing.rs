@@ -109,6 +109,14 @@ impl KafkaSpout {
             Change::Assigned { partitions, epoch } => {
                 let reason = if self.slots.is_empty() { ReplayReason::Restart } else { ReplayReason::Rebalance };
                 self.was_assigned = true;
+                if let Some(late) = partitions.first().filter(|_| self.begun && self.options.keyed) {
+                    let why = format!(
+                        "partition {} came when the stores were restored already. The topology starts again, to find out \
+                         whether what is committed of the partition belongs to the state",
+                        late.partition
+                    );
+                    self.broken.get_or_insert(ComponentError::new(why));
+                }
                 self.newest_epoch = self.newest_epoch.max(epoch);
                 for arrival in partitions {
                     self.arrive(arrival, epoch, reason);

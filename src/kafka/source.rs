@@ -82,6 +82,8 @@ pub struct KafkaSpout {
     frozen: Vec<Frozen>,
     /// What was committed for the partitions that are read, as found when they came.
     pub(super) starts: Vec<SourceStart>,
+    /// `starts` was told: the stores are restored to match it.
+    pub(super) begun: bool,
     /// The component.
     pub(super) name: String,
     /// The most bytes of metadata that the broker is known, or believed, to take.
@@ -140,6 +142,7 @@ impl KafkaSpout {
             round: None,
             frozen: Vec::new(),
             starts: Vec::new(),
+            begun: false,
             name: String::new(),
             metadata_budget: commit_metadata::BUDGET,
             ahead: None,
@@ -336,7 +339,9 @@ impl Spout for KafkaSpout {
         self.now = self.now.max(now);
         self.hear_news();
         self.broken.clone().map_or(Ok(()), Err)?;
-        Ok(self.was_assigned.then(|| self.starts.clone()))
+        // Stores that are restored to match no partition match none that comes later.
+        self.begun = self.was_assigned && !(self.options.keyed && self.starts.is_empty());
+        Ok(self.begun.then(|| self.starts.clone()))
     }
 
     fn frozen(&mut self) -> Vec<SourcePosition> {

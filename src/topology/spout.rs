@@ -73,6 +73,18 @@ pub enum CommitState {
 ///    come in rising order, one at a time.
 /// 5. `commit(n)` comes only after every output of the trees done at `freeze(n)` was acknowledged by its sink.
 /// 6. An error from any call ends the generation: nothing is committed any more, and the spout is made anew.
+///
+/// # Threads
+/// What emits is borrowed for one call and one thread. Storm found out at run time that two threads had emitted at once
+/// (STORM-3620); here that does not compile:
+/// ```compile_fail,E0499
+/// fn from_two_threads(out: &mut stormglass::topology::Output) {
+///     std::thread::scope(|threads| {
+///         threads.spawn(|| out.emit(&[]));
+///         threads.spawn(|| out.emit(&[]));
+///     });
+/// }
+/// ```
 pub trait Spout: Send {
     /// Called once, before everything else.
     ///

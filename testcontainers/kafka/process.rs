@@ -67,6 +67,8 @@ impl Process {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("STORMGLASS_")) {
             command.env_remove(name);
         }
+        // Lock files are no business of the machine's.
+        command.env("STATE_DIRECTORY", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (stdout, stderr) = (Text::default(), Text::default());

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::{
-    broker::{Broker, Isolation, eventually},
+    broker::{Broker, Isolation, eventually, pass},
     process::{Job, free_address, get, load, metric, stormglass},
     trials,
 };
@@ -26,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
         no_guarantee_without_faults_is_exact,
         a_second_run_to_the_end_has_nothing_to_do,
         health_and_metrics_are_served_while_it_runs,
+        an_idle_program_uses_next_to_no_cpu,
     )
 }
 
@@ -147,4 +148,19 @@ fn health_and_metrics_are_served_while_it_runs(broker: &Broker) {
     assert_eq!(run.wait().succeeded().number("records"), 5000);
     assert_eq!(get(&address, "/livez"), None);
     job.is_exact(&[]);
+}
+
+fn an_idle_program_uses_next_to_no_cpu(broker: &Broker) {
+    let input = load(broker, &["--lines", "100"]);
+    let job = Job::new(broker, &input, &[]);
+    let run = job.start(&[]);
+    let done = || broker.committed(&job.group, &input).into_iter().flatten().sum::<i64>();
+    eventually("all is done", || done() == 100);
+    pass(Duration::from_secs(5));
+    run.signal(Signal::SIGTERM);
+    let run = run.wait().succeeded();
+    // Its start and its end included.
+    let used = run.json()["cpu_seconds"].as_f64().unwrap();
+    assert!(used < 0.75, "{used} s of CPU in 5 s in which nothing came");
+    eprintln!("idle for 5 s: {used:.2} s of CPU, start and end included");
 }

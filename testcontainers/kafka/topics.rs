@@ -22,6 +22,7 @@ const SKIP: [&str; 2] = ["--set", "source.out_of_range=skip"];
 pub fn trials() -> Vec<Trial> {
     trials!(shared:
         a_new_partition_is_found_and_read_from_its_beginning,
+        a_topology_with_stores_counts_a_new_partition_too,
         a_topic_that_is_deleted_and_made_anew_is_read_from_its_beginning,
         a_topic_that_is_made_anew_and_smaller_ends_the_run_or_is_read_anew,
         records_deleted_before_they_were_read_end_the_run_or_are_counted,
@@ -197,4 +198,21 @@ fn a_topic_that_is_replaced_in_a_moment_is_read_from_its_beginning(broker: &Brok
     run.signal(Signal::SIGTERM);
     run.wait().succeeded();
     assert_eq!((words(broker, &job.output).len(), broker.committed(&job.group, &topic)), (70, vec![Some(50)]));
+}
+
+/// The counts of a key do not depend on the partition that its records came from, so a topic may get more partitions.
+fn a_topology_with_stores_counts_a_new_partition_too(broker: &Broker) {
+    let topic = broker.topic("grows-counted", 1, &[]);
+    broker.produce(&topic, ["a b", "b c"]);
+    let job = Job::new(broker, &topic, &LOOKS_OFTEN);
+    let mut run = job.start(&[]);
+    run.says("partitions assigned");
+    eventually("the first is counted", || broker.committed(&job.group, &topic) == [Some(2)]);
+    broker.tool("kafka-topics", &["--alter", "--topic", &topic, "--partitions", "3"]);
+    broker.produce(&topic, (0..3).map(|partition| to(partition, "b c")));
+    eventually("every partition is read", || broker.committed(&job.group, &topic) == [Some(3), Some(1), Some(1)]);
+    assert!(run.stderr().contains("came when the stores were restored already"), "{}", run.stderr());
+    run.signal(Signal::SIGTERM);
+    run.wait().succeeded();
+    job.is_exact(&[]);
 }

@@ -120,6 +120,16 @@ fn a_secret_that_others_may_read_is_refused() {
 }
 
 #[test]
+fn a_lock_file_that_cannot_be_written_ends_with_73() {
+    let identity = ["--set", "kafka.instance=a", "--set", "state_dir=/dev/null/folder"];
+    let output = run(&[&["run"][..], &RIGHT, &["--no-http"], &identity].concat());
+    assert_eq!(output.status.code(), Some(73), "{}", stderr(&output));
+    let sentence = "the lock file of instance \"a\" cannot be written at \
+                    /dev/null/folder/stormglass-word-count-counts-a.lock: Not a directory";
+    assert!(stderr(&output).contains(sentence), "{}", stderr(&output));
+}
+
+#[test]
 fn a_secret_is_printed_nowhere() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     fs::write(secret.path(), CANARY).unwrap();

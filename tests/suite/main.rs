@@ -6,3 +6,4 @@
 
 mod cli;
 mod layering;
+mod symptoms;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cut;
+mod failures;
 mod rebalance;
 mod sink;
 mod source;

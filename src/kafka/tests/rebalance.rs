@@ -17,7 +17,7 @@ use crate::{
         retry::RetryPolicy,
     },
     metrics::DeadLetterReason,
-    topology::{CommitState, ComponentError, Delivery, Next},
+    topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
 };
 
 /// A broker with partitions 0 and 1, `lines` records in the first and one in the second.
@@ -231,6 +231,25 @@ fn a_topology_with_stores_starts_again_when_a_partition_leaves() {
         let error = (0..3).find_map(|_| bench.try_step().err()).unwrap();
         assert!(error.is_retriable() && error.to_string().contains("lines-0 went to another member"), "{error}");
     }
+}
+
+#[test]
+fn a_topology_with_stores_starts_again_when_a_partition_comes_after_they_were_restored() {
+    let broker = broker(3);
+    broker.get().shared = true;
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions { keyed: true, ..KafkaSpoutOptions::default() });
+    let mut starts = || {
+        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+        bench.spout.begins_at(bench.now).map(|starts| starts.map(|starts| starts.len()))
+    };
+    // Without a partition there is nothing to restore to.
+    broker.gives(&[]);
+    assert!((0..3).all(|_| starts().unwrap().is_none()));
+    broker.gives(&[tp(0)]);
+    assert_eq!((0..3).find_map(|_| starts().unwrap()), Some(1));
+    broker.gives(&[tp(1)]);
+    let error = (0..3).find_map(|_| bench.try_step().err()).unwrap();
+    assert!(error.is_retriable() && error.to_string().contains("lines-1 came when"), "{error}");
 }
 
 #[derive(Clone, Debug)]
