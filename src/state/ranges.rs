@@ -58,9 +58,9 @@ impl OffsetRanges {
     /// ranges if there is no room, so that what is left out is replayed and nothing else. Under two bytes of budget the
     /// text is empty, and says nothing.
     ///
-    /// The text is the version of this form and then, for each range, the offsets left out before it (of the first range: where it
-    /// starts) and its length, each but the first less one, as the base64 VLQ numbers of JavaScript source maps: 5 bits
-    /// a character, the lowest first, and a sixth that says whether there are more.
+    /// The text is the version of this form and then, for each range, the offsets left out before it (of the first range:
+    /// where it starts) and its length, each but the first less one, as the base64 VLQ numbers of JavaScript source maps:
+    /// 5 bits a character, the lowest first, and a sixth that says whether there are more.
     #[must_use]
     pub fn encode(&self, budget: usize) -> String {
         let mut text = VERSION.to_owned();
