@@ -16,11 +16,12 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer, ConsumerContext},
     error::{KafkaError, RDKafkaErrorCode},
     metadata::Metadata,
-    types::RDKafkaRespErr,
+    types::{RDKafkaRespErr, RDKafkaType},
 };
 
 use super::{
     client::{ClientError, ErrorKind},
+    native::BatchProducer,
     options::{Properties, is_secret},
     trouble::connection_error,
 };
@@ -140,6 +141,19 @@ pub(super) fn config(properties: &Properties) -> ClientConfig {
 /// A property that it does not know, or a value that it does not accept.
 pub(super) fn native(config: &ClientConfig) -> Result<NativeClientConfig, ClientError> {
     config.create_native_config().map_err(|error| creation_error(&error))
+}
+
+/// A producer that takes batches. Does not wait for a broker.
+///
+/// # Errors
+/// See [`native`].
+pub(super) fn batch_producer(properties: &Properties) -> Result<BatchProducer<ToLog>, ClientError> {
+    let config = config(properties);
+    let native = native(&config)?;
+    BatchProducer::<ToLog>::switch_events_on(&native);
+    let client =
+        Client::new(&config, native, RDKafkaType::RD_KAFKA_PRODUCER, ToLog).map_err(|error| creation_error(&error))?;
+    Ok(BatchProducer::new(client))
 }
 
 /// Why a client could not be made, without the values of secret properties.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rdkafka::{client::Client, error::RDKafkaErrorCode, types::RDKafkaType};
+use rdkafka::error::RDKafkaErrorCode;
 
 use super::{
     client::{
@@ -11,7 +11,7 @@ use super::{
     },
     native::{BatchProducer, RawReport, Refused},
     options::{SinkOptions, sink_properties},
-    rdkafka::{ToLog, config, creation_error, kind_of, native, sentence},
+    rdkafka::{ToLog, batch_producer, kind_of, sentence},
     trouble::{TroubleWatch, connection_error},
 };
 use crate::clock::Clock;
@@ -24,9 +24,9 @@ pub struct RdkafkaSink {
     brokers: String,
     clock: Clock,
     producer: BatchProducer<ToLog>,
-    /// Rows that were refused at once, for the next poll.
     /// One record a request: the broker's refusal of a request is one of its record.
     alone: bool,
+    /// Rows that were refused at once, for the next poll.
     refused: Vec<FailedRecord>,
     scratch: Vec<Refused>,
     topic: Option<Arc<str>>,
@@ -45,15 +45,10 @@ impl RdkafkaSink {
     /// # Errors
     /// A property that the client does not accept.
     pub fn new(options: &SinkOptions, clock: Clock) -> Result<Self, ClientError> {
-        let config = config(&sink_properties(options));
-        let native = native(&config)?;
-        BatchProducer::<ToLog>::switch_events_on(&native);
-        let client = Client::new(&config, native, RDKafkaType::RD_KAFKA_PRODUCER, ToLog)
-            .map_err(|error| creation_error(&error))?;
         Ok(Self {
             brokers: options.connection.brokers.clone(),
             clock,
-            producer: BatchProducer::new(client),
+            producer: batch_producer(&sink_properties(options))?,
             alone: options.request_records == 1,
             refused: Vec::new(),
             scratch: Vec::new(),

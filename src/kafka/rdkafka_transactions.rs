@@ -2,14 +2,14 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use rdkafka::{client::Client, error::RDKafkaErrorCode, types::RDKafkaType};
+use rdkafka::error::RDKafkaErrorCode;
 
 use super::{
     client::{ClientError, ErrorKind},
     native::{BatchProducer, RawReport, Refused, TransactionError},
     options::{TransactionOptions, transaction_properties},
     produce::ProduceBatch,
-    rdkafka::{ToLog, config, creation_error, kind_of, native, partition_count, sentence},
+    rdkafka::{ToLog, batch_producer, kind_of, partition_count, sentence},
     transactions::TransactionClient,
     trouble::{TroubleWatch, connection_error},
 };
@@ -50,16 +50,11 @@ impl RdkafkaTransactions {
     /// # Errors
     /// A property that the client does not accept.
     pub fn new(options: &TransactionOptions, clock: Clock) -> Result<Self, ClientError> {
-        let config = config(&transaction_properties(options));
-        let native = native(&config)?;
-        BatchProducer::<ToLog>::switch_events_on(&native);
-        let client = Client::new(&config, native, RDKafkaType::RD_KAFKA_PRODUCER, ToLog)
-            .map_err(|error| creation_error(&error))?;
         Ok(Self {
             brokers: options.connection.brokers.clone(),
             what: format!("the producer {:?}", options.id),
             clock,
-            producer: BatchProducer::new(client),
+            producer: batch_producer(&transaction_properties(options))?,
             refused: Vec::new(),
             connection: TroubleWatch::default(),
             known: 0,
