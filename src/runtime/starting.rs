@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     clock::Instant,
-    state::{Position, RestartPlan, SourceStart, plan_restart},
+    state::{Position, RestartPlan, SourceStart, next_commit, plan_restart},
     topology::{CommitNumber, Delivery},
 };
 
@@ -85,14 +85,10 @@ impl Start {
             }
             // Who does not replay commits ahead of the state: what a crash takes from it is the mode's own promise.
             RestartPlan::Refuse(_) if !self.delivery.is_tracked() && position.is_some() => {
-                Started::Go(self.next_commit(position), RestoreReport { possible_repeats: 0, keys, took })
+                let next = CommitNumber(next_commit(position, &self.starts));
+                Started::Go(next, RestoreReport { possible_repeats: 0, keys, took })
             }
             RestartPlan::Refuse(sentence) => Started::Refuse(sentence),
         }
-    }
-
-    fn next_commit(&self, position: Option<&Position>) -> CommitNumber {
-        let committed = self.starts.iter().filter_map(|start| start.committed.as_ref()?.commit);
-        CommitNumber(committed.chain(position.map(|p| p.commit)).max().unwrap_or(0) + 1)
     }
 }

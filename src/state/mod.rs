@@ -31,7 +31,7 @@ pub use memory::MemoryStore;
 pub use position::{CommittedStart, Position, SourcePosition, SourceStart};
 pub use ranges::OffsetRanges;
 pub use records::{FormatRecord, RecordError, RecordKey};
-pub use restart::{RestartPlan, plan_restart};
+pub use restart::{RestartPlan, next_commit, plan_restart};
 pub use scalar::{DecodeError, NotOfType, Scalar, ScalarType};
 pub use store::{Key, Place, Store, StoreError};
 pub use value::{NoValueType, StateValue, ValueType};

@@ -39,9 +39,14 @@ pub fn plan_restart(position: Option<&Position>, starts: &[SourceStart]) -> Rest
         };
         return RestartPlan::Refuse(format!("{first}{more}"));
     }
+    RestartPlan::Go { next_commit: next_commit(position, starts), possible_repeats }
+}
+
+/// A number for the next commit: above every one that the state or an offset was written with.
+#[must_use]
+pub fn next_commit(position: Option<&Position>, starts: &[SourceStart]) -> u64 {
     let committed = starts.iter().filter_map(|start| start.committed.as_ref()?.commit);
-    let last = committed.chain(position.map(|position| position.commit)).max().unwrap_or(0);
-    RestartPlan::Go { next_commit: last + 1, possible_repeats }
+    committed.chain(position.map(|position| position.commit)).max().unwrap_or(0) + 1
 }
 
 /// What every refusal ends with: the one way to move both.
