@@ -53,8 +53,13 @@ fn draw(settings: &Settings, ends: Ends) -> Result<Plan, Failure> {
 /// # Errors
 /// See [`plan`].
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    sketch(settings).map(|_| ())
+}
+
+/// The topology's form: what follows from the settings alone, and whatever its ends are.
+fn sketch(settings: &Settings) -> Result<Plan, Failure> {
     let metrics = Metrics::new("").or_fail(Cause::Software)?;
-    plan(settings, false, &metrics, &Clock::system()).map(|_| ())
+    draw(settings, ends(settings, (false, false), &metrics, &Clock::system()))
 }
 
 /// Gives a topology with stores the identity that it must have: it is one process, and its successor must be known by
@@ -63,8 +68,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 /// # Errors
 /// See [`plan`].
 pub(crate) fn settle_identity(settings: &mut Settings) -> Result<(), Failure> {
-    let metrics = Metrics::new("").or_fail(Cause::Software)?;
-    if !plan(settings, false, &metrics, &Clock::system())?.stores.is_empty() {
+    if !sketch(settings)?.stores.is_empty() {
         settings.identity.instance.get_or_insert_with(|| "0".to_owned());
     }
     Ok(())
