@@ -2,10 +2,13 @@
 
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
 
 use crate::{
     broker::{Broker, Isolation, eventually},
     process::{Finished, Job, Process, free_address, load, metric, stormglass},
+    stops::ten_stops,
     trials,
 };
 
@@ -24,19 +27,6 @@ pub fn trials() -> Vec<Trial> {
         offsets_that_are_deleted_while_state_exists_are_refused,
         a_changelog_that_is_deleted_while_offsets_exist_is_refused,
     )
-}
-
-/// Chooses as `seed` says (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % bound
-    }
 }
 
 /// A number that the environment may set, for longer runs by hand.
@@ -71,7 +61,7 @@ fn ids(broker: &Broker, job: &Job, lines: u64) -> (u64, u64) {
 
 fn a_word_count_that_is_killed_loses_nothing_and_repeats_no_more_than_it_says(broker: &Broker) {
     let (seed, kills) = (number("SEED", 1), number("KILLS", 6));
-    let mut chance = Chance(seed);
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
     // Lines come for as long as processes are killed, at a rate that leaves some for each.
     let lines = 75_000 * kills;
     let input = load(broker, &["--lines", "1", "--words", "5"]);
@@ -83,7 +73,7 @@ fn a_word_count_that_is_killed_loses_nothing_and_repeats_no_more_than_it_says(br
     for _ in 0..kills {
         let address = free_address();
         let mut run = job.start(&["--http", &address]);
-        let enough = (1 + chance.below(10_000)) as f64;
+        let enough = f64::from(rng.random_range(1..=10_000_u32));
         eventually("it has committed, and worked on", || {
             assert!(run.is_running(), "{}", run.stderr());
             let worked = metric(&address, ACKED_TREES) >= enough;
@@ -115,26 +105,8 @@ fn a_word_count_that_is_killed_loses_nothing_and_repeats_no_more_than_it_says(br
 fn ten_stops_of_a_word_count_lose_and_repeat_nothing(broker: &Broker) {
     let input = load(broker, &["--lines", "400000", "--words", "5", "--unique-ids"]);
     let job = counting(broker, &input);
-    let mut open = Vec::new();
-    let mut stops = 0;
-    while open.len() < 10 {
-        stops += 1;
-        assert!(stops <= 40, "trees were open at {} of {stops} stops only", open.len());
-        let address = free_address();
-        let mut run = job.start(&["--http", &address]);
-        eventually("trees are done", || {
-            assert!(run.is_running(), "{}", run.stderr());
-            metric(&address, ACKED_TREES) >= 100.0
-        });
-        run.signal(Signal::SIGTERM);
-        let run = run.wait().succeeded();
-        assert_eq!(run.number("possible_repeats"), 0, "{run:#?}");
-        open.extend(Some(run.number("open_at_stop")).filter(|&trees| trees > 0));
-    }
-    let last = job.to_the_end().succeeded();
-    assert!(last.number("records") > 0, "all was done before the last stop");
+    ten_stops(&job, |run| assert_eq!(run.number("possible_repeats"), 0, "{run:#?}"));
     job.is_exact(&[]);
-    eprintln!("trees open at ten stops: {open:?}");
 }
 
 /// The flags of a process on another host: it has another folder of locks.

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     broker::{Broker, eventually},
-    process::{Job, Process, free_address, get, load, metric},
+    process::{Finished, Job, Process, free_address, get, load, metric},
     trials,
 };
 
@@ -31,7 +31,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Sends SIGTERM and says how long the end took.
-fn stopped(run: Process) -> (crate::process::Finished, Duration) {
+fn stopped(run: Process) -> (Finished, Duration) {
     let asked = Instant::now();
     run.signal(Signal::SIGTERM);
     (run.wait(), asked.elapsed())
@@ -50,6 +50,13 @@ fn ten_stops_under_load_lose_and_repeat_nothing(broker: &Broker) {
     ]
     .concat();
     let job = Job::new(broker, &input, &flags);
+    ten_stops(&job, |run| assert_eq!(run.number("failed") + run.number("timed_out"), 0, "{run:#?}"));
+    let audit = job.is_exact(&["--kind", "records"]);
+    assert_eq!(audit.number("expected"), 400_000 * 5);
+}
+
+/// Stops a job ten times with SIGTERM while trees are open, and then lets it come to its end. `check` looks at each stop.
+pub fn ten_stops(job: &Job, check: impl Fn(&Finished)) {
     let mut open = Vec::new();
     // A stop that finds nothing in flight proves nothing: it does not count as one of the ten.
     let mut stops = 0;
@@ -64,13 +71,11 @@ fn ten_stops_under_load_lose_and_repeat_nothing(broker: &Broker) {
         });
         run.signal(Signal::SIGTERM);
         let run = run.wait().succeeded();
-        assert_eq!(run.number("failed") + run.number("timed_out"), 0, "{run:#?}");
+        check(&run);
         open.extend(Some(run.number("open_at_stop")).filter(|&trees| trees > 0));
     }
     let last = job.to_the_end().succeeded();
     assert!(last.number("records") > 0, "all was done before the last stop");
-    let audit = job.is_exact(&["--kind", "records"]);
-    assert_eq!(audit.number("expected"), 400_000 * 5);
     eprintln!("trees open at ten stops: {open:?}");
 }
 
