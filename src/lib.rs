@@ -54,7 +54,7 @@
 //! | 2 | [`ack`] | is the tree done? pure |
 //! | 2 | [`state`] | what a bolt remembers, and how a restart finds it again. Pure |
 //! | 3 | [`topology`] | what the user draws, the ports to the outside |
-//! | 4 | [`kafka`], [`runtime`] | the real client; executors, commits, supervision, the test kit. Neither has heard of the other |
+//! | 4 | [`kafka`], [`runtime`], [`broker`] | the real client; executors, commits, supervision, the test kit; a small broker for demos, tests and simulation. None has heard of another |
 //! | 5 | [`topologies`], [`audit`] | topologies with a name; the independent recount |
 //! | 7 | [`service`] | command line, configuration, HTTP |
 //!
@@ -65,6 +65,7 @@
 
 pub mod ack;
 pub mod audit;
+pub mod broker;
 pub mod clock;
 pub mod kafka;
 pub mod metrics;

@@ -1,0 +1,123 @@
+//! One request from its arrival to its response.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
+
+use super::{
+    apis,
+    request::{ConnectionId, Effect, Reply, Request, Response, Ticket},
+};
+use crate::clock::Instant;
+
+/// What a broker is started with.
+#[derive(Clone, Debug)]
+pub struct BrokerOptions {
+    /// The host that clients are told to connect to.
+    pub host: String,
+    /// The port that clients are told to connect to.
+    pub port: u16,
+    /// Milliseconds since 1970 at [`Instant::ZERO`]: records are dated by it.
+    pub epoch_ms: i64,
+    /// Seeds the names that the broker gives to members and the ids of topics.
+    pub seed: u64,
+}
+
+/// A request that has no response yet.
+#[derive(Debug)]
+struct Open {
+    connection: ConnectionId,
+    correlation: i32,
+    api: ApiKey,
+    version: i16,
+}
+
+/// The broker.
+#[derive(Debug)]
+pub struct Broker {
+    options: BrokerOptions,
+    /// Requests that wait for the response of the one before, by connection; a connection that works on one is here.
+    waiting: BTreeMap<ConnectionId, VecDeque<Request>>,
+    open: BTreeMap<Ticket, Open>,
+    next_ticket: u64,
+}
+
+impl Broker {
+    /// A broker without topics.
+    #[must_use]
+    pub const fn new(options: BrokerOptions) -> Self {
+        Self { options, waiting: BTreeMap::new(), open: BTreeMap::new(), next_ticket: 0 }
+    }
+
+    /// Takes a request; its response, and others that it makes possible, come as `effects`, now or later.
+    pub fn handle(&mut self, request: Request, now: Instant, effects: &mut Vec<Effect>) {
+        let connection = request.connection;
+        if let Some(waiting) = self.waiting.get_mut(&connection) {
+            waiting.push_back(request);
+            return;
+        }
+        self.waiting.insert(connection, VecDeque::from([request]));
+        self.go_on(connection, now, effects);
+    }
+
+    /// When [`Broker::tick`] is due; [`Instant::FAR_FUTURE`] if nothing waits for the time.
+    #[must_use]
+    pub const fn due(&self) -> Instant {
+        Instant::FAR_FUTURE
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, _now: Instant, _effects: &mut Vec<Effect>) {}
+
+    /// Forgets a connection: its requests have no response any more. What they have begun goes on.
+    pub fn disconnected(&mut self, connection: ConnectionId) {
+        self.waiting.remove(&connection);
+        self.open.retain(|_, open| open.connection != connection);
+    }
+
+    /// Works on what a connection has asked until one of its requests has to wait.
+    fn go_on(&mut self, connection: ConnectionId, now: Instant, effects: &mut Vec<Effect>) {
+        while let Some(waiting) = self.waiting.get_mut(&connection) {
+            let Some(request) = waiting.pop_front() else {
+                self.waiting.remove(&connection);
+                return;
+            };
+            let ticket = Ticket(self.next_ticket);
+            self.next_ticket += 1;
+            let Request { api, correlation, version, .. } = request;
+            match self.work_on(ticket, &request, now) {
+                Reply::Now(body) => {
+                    effects.push(Effect::Respond(Response { connection, correlation, api, version, body }));
+                }
+                Reply::Later => {
+                    self.open.insert(ticket, Open { connection, correlation, api, version });
+                    return;
+                }
+                Reply::Nothing => {}
+                Reply::Close => {
+                    self.disconnected(connection);
+                    effects.push(Effect::Close(connection));
+                }
+            }
+        }
+    }
+
+    fn work_on(&mut self, _ticket: Ticket, request: &Request, _now: Instant) -> Reply {
+        let Request { api, version, body, .. } = request;
+        let known = apis::versions(*api).is_some_and(|range| (range.min..=range.max).contains(version));
+        match body {
+            RequestKind::ApiVersions(_) => Reply::Now(ResponseKind::ApiVersions(apis::answer(*version))),
+            // As Kafka does: the client was told which versions there are.
+            _ if !known => Reply::Close,
+            _ => Reply::Close,
+        }
+    }
+
+    /// Answers a request that had to wait.
+    fn answer(&mut self, ticket: Ticket, body: ResponseKind, now: Instant, effects: &mut Vec<Effect>) {
+        // Whoever asked may have gone.
+        let Some(Open { connection, correlation, api, version }) = self.open.remove(&ticket) else { return };
+        effects.push(Effect::Respond(Response { connection, correlation, api, version, body }));
+        self.go_on(connection, now, effects);
+    }
+}

@@ -1,0 +1,18 @@
+//! The broker as a value: requests and `now` in, responses out. No clock, no network, no randomness of its own.
+//!
+//! Files in reading order: `request` (what comes in and goes out), `broker` (one request from its arrival to its
+//! response), `apis` (which APIs in which versions); then what it is about: `logs/` (topics, partitions, batches),
+//! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit).
+//!
+//! Invariants:
+//! 1. A connection has one request at a time, as at Kafka: those that come meanwhile wait, so a join that waits for other
+//!    members holds up whatever its connection sends after it.
+//! 2. Every request has exactly one response, but a produce request that asks for none.
+//! 3. The same inputs give the same outputs, byte for byte.
+
+mod apis;
+mod broker;
+mod request;
+
+pub use broker::{Broker, BrokerOptions};
+pub use request::{ConnectionId, Effect, Request, Response, Ticket};
