@@ -6,7 +6,9 @@ use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
 use super::{
     apis,
-    request::{ConnectionId, Effect, Reply, Request, Response, Ticket},
+    groups::GroupOptions,
+    request::{Answers, ConnectionId, Effect, Reply, Request, Response, Ticket},
+    transactions::TransactionOptions,
 };
 use crate::clock::Instant;
 
@@ -21,6 +23,24 @@ pub struct BrokerOptions {
     pub epoch_ms: i64,
     /// Seeds the names that the broker gives to members and the ids of topics.
     pub seed: u64,
+    /// Of consumer groups.
+    pub groups: GroupOptions,
+    /// Of transactions.
+    pub transactions: TransactionOptions,
+}
+
+impl Default for BrokerOptions {
+    /// Kafka's defaults on the loopback, at a time that starts with 1970.
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port: 9092,
+            epoch_ms: 0,
+            seed: 0,
+            groups: GroupOptions::default(),
+            transactions: TransactionOptions::default(),
+        }
+    }
 }
 
 /// A request that has no response yet.
@@ -40,13 +60,15 @@ pub struct Broker {
     waiting: BTreeMap<ConnectionId, VecDeque<Request>>,
     open: BTreeMap<Ticket, Open>,
     next_ticket: u64,
+    /// Responses that were found and are not sent yet.
+    answers: Answers,
 }
 
 impl Broker {
     /// A broker without topics.
     #[must_use]
     pub const fn new(options: BrokerOptions) -> Self {
-        Self { options, waiting: BTreeMap::new(), open: BTreeMap::new(), next_ticket: 0 }
+        Self { options, waiting: BTreeMap::new(), open: BTreeMap::new(), next_ticket: 0, answers: Answers::new() }
     }
 
     /// Takes a request; its response, and others that it makes possible, come as `effects`, now or later.
@@ -58,6 +80,7 @@ impl Broker {
         }
         self.waiting.insert(connection, VecDeque::from([request]));
         self.go_on(connection, now, effects);
+        self.settle(now, effects);
     }
 
     /// When [`Broker::tick`] is due; [`Instant::FAR_FUTURE`] if nothing waits for the time.
@@ -67,7 +90,9 @@ impl Broker {
     }
 
     /// Does what is due.
-    pub fn tick(&mut self, _now: Instant, _effects: &mut Vec<Effect>) {}
+    pub fn tick(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        self.settle(now, effects);
+    }
 
     /// Forgets a connection: its requests have no response any more. What they have begun goes on.
     pub fn disconnected(&mut self, connection: ConnectionId) {
@@ -113,11 +138,13 @@ impl Broker {
         }
     }
 
-    /// Answers a request that had to wait.
-    fn answer(&mut self, ticket: Ticket, body: ResponseKind, now: Instant, effects: &mut Vec<Effect>) {
-        // Whoever asked may have gone.
-        let Some(Open { connection, correlation, api, version }) = self.open.remove(&ticket) else { return };
-        effects.push(Effect::Respond(Response { connection, correlation, api, version, body }));
-        self.go_on(connection, now, effects);
+    /// Sends what was found for requests that had to wait; their connections go on, which may answer yet others.
+    fn settle(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        while let Some((ticket, body)) = self.answers.pop_front() {
+            // Whoever asked may have gone.
+            let Some(Open { connection, correlation, api, version }) = self.open.remove(&ticket) else { continue };
+            effects.push(Effect::Respond(Response { connection, correlation, api, version, body }));
+            self.go_on(connection, now, effects);
+        }
     }
 }

@@ -12,7 +12,11 @@
 
 mod apis;
 mod broker;
+mod groups;
 mod request;
+mod transactions;
 
 pub use broker::{Broker, BrokerOptions};
+pub use groups::GroupOptions;
 pub use request::{ConnectionId, Effect, Request, Response, Ticket};
+pub use transactions::TransactionOptions;

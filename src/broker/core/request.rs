@@ -1,5 +1,7 @@
 //! What comes into the core and what goes out of it.
 
+use std::collections::VecDeque;
+
 use kafka_protocol::{
     messages::{ApiKey, RequestKind, ResponseKind},
     protocol::StrBytes,
@@ -53,6 +55,10 @@ pub enum Effect {
 /// A request that is being worked on: whoever cannot answer at once keeps it and answers later.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub(super) u64);
+
+/// Responses to requests that were answered [`Reply::Later`], in the order in which they were found. One may be here
+/// before its own `Later` is said: nothing is sent until the request in hand is done with.
+pub(super) type Answers = VecDeque<(Ticket, ResponseKind)>;
 
 /// What a part of the core says to a request.
 #[derive(Debug)]

@@ -1,0 +1,31 @@
+//! What groups are bounded by; the names and defaults are Kafka's broker configuration.
+
+use std::time::Duration;
+
+/// Bounds of consumer groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupOptions {
+    /// `group.initial.rebalance.delay.ms`: how long an empty group waits for more members. Here 0, as everyone sets it
+    /// for tests and demos; Kafka's own default is 3 s.
+    pub initial_rebalance_delay: Duration,
+    /// `group.min.session.timeout.ms`: 6 s.
+    pub min_session_timeout: Duration,
+    /// `group.max.session.timeout.ms`: 30 min.
+    pub max_session_timeout: Duration,
+    /// `group.max.size`: members of one group; no bound but the number's own.
+    pub max_size: usize,
+    /// `offset.metadata.max.bytes`: 4,096.
+    pub max_offset_metadata: usize,
+}
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        Self {
+            initial_rebalance_delay: Duration::ZERO,
+            min_session_timeout: Duration::from_secs(6),
+            max_session_timeout: Duration::from_mins(30),
+            max_size: usize::MAX,
+            max_offset_metadata: 4096,
+        }
+    }
+}

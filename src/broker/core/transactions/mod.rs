@@ -1,0 +1,5 @@
+//! The transaction coordinator: producers' identities and two-phase commit.
+
+mod options;
+
+pub use options::TransactionOptions;
