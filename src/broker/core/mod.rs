@@ -2,7 +2,8 @@
 //!
 //! Files in reading order: `request` (what comes in and goes out), `broker` (one request from its arrival to its
 //! response), `apis` (which APIs in which versions); then what it is about: `logs/` (topics, partitions, batches),
-//! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit).
+//! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit). In front of it
+//! all, where it is wanted, stands `faults` (what goes wrong), with `refusals` (responses that say nothing but an error).
 //!
 //! Invariants:
 //! 1. A connection has one request at a time, as at Kafka: those that come meanwhile wait, so a join that waits for other
@@ -12,7 +13,9 @@
 
 mod apis;
 mod broker;
+pub mod faults;
 mod groups;
+mod refusals;
 mod request;
 mod transactions;
 
