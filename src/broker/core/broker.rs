@@ -7,6 +7,7 @@ use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 use super::{
     apis,
     groups::GroupOptions,
+    logs::{LogOptions, Logs},
     request::{Answers, ConnectionId, Effect, Reply, Request, Response, Ticket},
     transactions::TransactionOptions,
 };
@@ -23,6 +24,8 @@ pub struct BrokerOptions {
     pub epoch_ms: i64,
     /// Seeds the names that the broker gives to members and the ids of topics.
     pub seed: u64,
+    /// Of topics and their logs.
+    pub logs: LogOptions,
     /// Of consumer groups.
     pub groups: GroupOptions,
     /// Of transactions.
@@ -37,6 +40,7 @@ impl Default for BrokerOptions {
             port: 9092,
             epoch_ms: 0,
             seed: 0,
+            logs: LogOptions::default(),
             groups: GroupOptions::default(),
             transactions: TransactionOptions::default(),
         }
@@ -56,6 +60,7 @@ struct Open {
 #[derive(Debug)]
 pub struct Broker {
     options: BrokerOptions,
+    logs: Logs,
     /// Requests that wait for the response of the one before, by connection; a connection that works on one is here.
     waiting: BTreeMap<ConnectionId, VecDeque<Request>>,
     open: BTreeMap<Ticket, Open>,
@@ -67,8 +72,15 @@ pub struct Broker {
 impl Broker {
     /// A broker without topics.
     #[must_use]
-    pub const fn new(options: BrokerOptions) -> Self {
-        Self { options, waiting: BTreeMap::new(), open: BTreeMap::new(), next_ticket: 0, answers: Answers::new() }
+    pub fn new(options: BrokerOptions) -> Self {
+        Self {
+            logs: Logs::new(&options),
+            options,
+            waiting: BTreeMap::new(),
+            open: BTreeMap::new(),
+            next_ticket: 0,
+            answers: Answers::new(),
+        }
     }
 
     /// Takes a request; its response, and others that it makes possible, come as `effects`, now or later.

@@ -16,10 +16,12 @@ mod broker;
 pub mod faults;
 mod groups;
 mod refusals;
+mod logs;
 mod request;
 mod transactions;
 
 pub use broker::{Broker, BrokerOptions};
 pub use groups::GroupOptions;
+pub use logs::LogOptions;
 pub use request::{ConnectionId, Effect, Request, Response, Ticket};
 pub use transactions::TransactionOptions;

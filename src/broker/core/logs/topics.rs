@@ -1,0 +1,110 @@
+//! Which topics there are, and the rules for their names.
+
+use kafka_protocol::{error::ResponseError, messages::TopicName, protocol::StrBytes};
+use uuid::Uuid;
+
+use super::{
+    Logs,
+    config::{Overrides, Settings},
+    partition::Partition,
+};
+use crate::tuple::mix;
+
+/// A topic.
+#[derive(Debug)]
+pub struct Topic {
+    pub(super) id: Uuid,
+    pub(super) overrides: Overrides,
+    pub(super) settings: Settings,
+    pub(super) partitions: Vec<Partition>,
+}
+
+impl Topic {
+    /// Its id, which a topic of the same name that comes later does not have.
+    #[must_use]
+    pub const fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Its partitions, by their index.
+    #[must_use]
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+}
+
+/// Checks a topic's name (Kafka's `Topic.validate`); the message is for the response.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() {
+        Err("Topic name is invalid: the empty string is not allowed".to_owned())
+    } else if name == "." || name == ".." {
+        Err(format!("Topic name is invalid: '{name}' is not allowed"))
+    } else if name.len() > 249 {
+        Err(format!("Topic name is invalid: the length of '{name}' is longer than the max allowed length 249"))
+    } else if !name.chars().all(legal) {
+        Err(format!(
+            "Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' \
+             and '-'"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+impl Logs {
+    /// Creates a topic whose name and settings were checked.
+    ///
+    /// # Errors
+    /// TOPIC_ALREADY_EXISTS; POLICY_VIOLATION if there would be more partitions than [`super::LogOptions`] allows.
+    pub(super) fn create(
+        &mut self,
+        name: &TopicName,
+        partitions: usize,
+        overrides: Overrides,
+    ) -> Result<Uuid, ResponseError> {
+        if self.topics.contains_key(name) {
+            return Err(ResponseError::TopicAlreadyExists);
+        }
+        if partitions > self.room_for_partitions() {
+            return Err(ResponseError::PolicyViolation);
+        }
+        let id = self.random_id();
+        let settings = Settings::new(&overrides);
+        let partitions = (0..partitions).map(|_| Partition::new()).collect();
+        self.topics.insert(name.clone(), Topic { id, overrides, settings, partitions });
+        self.names.insert(id, name.clone());
+        Ok(id)
+    }
+
+    /// Deletes a topic and everything in it; who waits for its records is told.
+    pub(super) fn delete(&mut self, name: &TopicName) -> Option<Topic> {
+        let topic = self.topics.remove(name)?;
+        self.names.remove(&topic.id);
+        self.cost -= topic.partitions.iter().map(|partition| partition.cost).sum::<usize>();
+        self.changed.extend((0..).zip(&topic.partitions).map(|(index, _)| (topic.id, index)));
+        Some(topic)
+    }
+
+    /// How many partitions may be added.
+    pub(super) fn room_for_partitions(&self) -> usize {
+        let there = self.topics.values().map(|topic| topic.partitions.len()).sum::<usize>();
+        self.options.max_partitions.saturating_sub(there)
+    }
+
+    /// The name of the topic with an id.
+    pub(super) fn name_of(&self, id: Uuid) -> Option<&TopicName> {
+        self.names.get(&id)
+    }
+
+    fn random_id(&mut self) -> Uuid {
+        self.created += 1;
+        let high = mix(self.seed ^ mix(self.created));
+        Uuid::from_u64_pair(high, mix(high))
+    }
+}
+
+/// A topic's name from a string.
+pub(super) fn named(name: &str) -> TopicName {
+    TopicName(StrBytes::from_string(name.to_owned()))
+}
