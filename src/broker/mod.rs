@@ -4,3 +4,4 @@
 //! Two faces stand on one core. [`core`] decides: a plain value, requests and the time in, responses out. On the wire any Kafka client speaks to it; in the process a simulation calls it under virtual time.
 
 pub mod core;
+pub mod wire;

@@ -2,12 +2,13 @@
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "help texts name configuration keys in brackets")]
 
-use std::{path::PathBuf, sync::LazyLock};
+use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::{config::FILE_VARIABLE, dead_letters::LetterId};
+use crate::broker::wire::TopicSpec;
 
 /// `0.1.0 (librdkafka 2.12.1)`.
 pub static VERSION: LazyLock<String> =
@@ -96,6 +97,8 @@ pub enum Command {
     DeadLetters(DeadLetters),
     /// Look into stores, as their changelogs hold them
     State(State),
+    /// Run a small Kafka broker for demos and tests: it keeps everything in memory
+    Broker(Broker),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -387,4 +390,27 @@ pub struct StateScan {
     /// Which store, if there are several
     #[arg(short, long, value_name = "COMPONENT/STORE")]
     pub store: Option<String>,
+}
+
+/// `broker`.
+#[derive(Args, Clone, Debug)]
+pub struct Broker {
+    /// Address to listen on; port 0: any free one, which is printed
+    #[arg(short, long, value_name = "IP:PORT", default_value = "127.0.0.1:9092")]
+    pub listen: SocketAddr,
+    /// Let other machines in: anybody who reaches the address may read and write everything
+    #[arg(long)]
+    pub allow_remote: bool,
+    /// Host that clients are told to connect to, if it is not the address
+    #[arg(long, value_name = "HOST")]
+    pub advertise: Option<String>,
+    /// Make a topic at the start; repeatable
+    #[arg(short, long = "topic", value_name = "NAME[:PARTITIONS]")]
+    pub topics: Vec<TopicSpec>,
+    /// Connections at a time; one more is closed at once
+    #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: u32,
+    /// Largest request, in bytes; Kafka's socket.request.max.bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 100 << 20, value_parser = clap::value_parser!(u32).range(1_024..=(256 << 20)))]
+    pub max_request: u32,
 }

@@ -5,7 +5,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory as _, Parser as _};
 
 use super::{
-    audit,
+    audit, broker,
     cli::{Cli, Command, Global, Pipeline},
     config::{self, Loaded, Settings, Sources},
     dead_letters,
@@ -54,7 +54,7 @@ fn dispatch(cli: &Cli) -> Outcome {
             let (group, topology, output) = (args.group.clone(), args.topology.clone(), args.output.clone());
             Pipeline { group, topology, output, ..Pipeline::default() }
         }
-        Command::Load(_) | Command::Audit(_) => Pipeline::default(),
+        Command::Load(_) | Command::Audit(_) | Command::Broker(_) => Pipeline::default(),
     };
     let session = Session::new(&cli.global, &pipeline)?;
     if cli.global.print_config {
@@ -68,6 +68,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::DeadLetters(args) => dead_letters::dead_letters(&session, args),
         Command::Reset(args) => reset::reset(&session, args),
         Command::State(args) => state::state(&session, args),
+        Command::Broker(args) => broker::broker(&session, args),
         Command::Validate(_) => session.validate(),
         Command::Completions { .. } => Ok(()),
     }

@@ -8,6 +8,7 @@
 //! 2. Every command ends with a code of `sysexits.h`, which [`exit`] alone decides.
 
 mod audit;
+mod broker;
 pub mod cli;
 pub mod config;
 mod connect;

@@ -1,0 +1,124 @@
+//! One client: a frame is read, the core asked, its response written, and then the next.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use kafka_protocol::{messages::RequestKind, messages::ResponseKind};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
+    sync::mpsc,
+    time::timeout,
+};
+
+use super::{
+    codec::{self, CodecError},
+    hub::{Hub, Word},
+    inbound::{Inbound, InboundError},
+    limits::{Budget, FREE, Limits, Room},
+};
+use crate::broker::core::{ConnectionId, Response};
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error(transparent)]
+    Inbound(#[from] InboundError),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    #[error("the broker has no answer to this")]
+    Refused,
+    #[error("the client takes nothing for {0:?}")]
+    Deaf(Duration),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+#[derive(Debug)]
+struct Connection {
+    id: ConnectionId,
+    hub: Arc<Hub>,
+    inbound: Inbound<OwnedReadHalf>,
+    outbound: OwnedWriteHalf,
+    told: mpsc::Receiver<Word>,
+    limits: Limits,
+    budget: Budget,
+}
+
+/// Serves a client until it goes, or has to.
+pub(super) async fn serve(hub: Arc<Hub>, stream: TcpStream, peer: SocketAddr, limits: Limits, budget: Budget) {
+    let (id, told) = hub.connect();
+    let (read, outbound) = stream.into_split();
+    let inbound = Inbound::new(read, limits, budget.clone());
+    let mut connection = Connection { id, hub, inbound, outbound, told, limits, budget };
+    let end = connection.run().await;
+    connection.hub.disconnect(id);
+    match end {
+        Err(End::Inbound(InboundError::Closed)) | Ok(()) => tracing::debug!(%peer, "connection closed"),
+        Err(end @ End::Codec(CodecError::Response(..))) => tracing::error!(%peer, %end, "connection closed: a bug"),
+        Err(end) => tracing::info!(%peer, %end, "connection closed"),
+    }
+}
+
+impl Connection {
+    async fn run(&mut self) -> Result<(), End> {
+        loop {
+            let frame = self.inbound.frame().await?;
+            let request = codec::decode(self.id, &frame.bytes)?;
+            let answered = !matches!(&request.body, RequestKind::Produce(produce) if produce.acks == 0);
+            drop(frame.bytes);
+            self.hub.ask(request);
+            if answered {
+                let response = self.response().await?;
+                // The request's room first: it may be what the response needs.
+                drop(frame.room);
+                self.answer(response).await?;
+            } else if self.told.try_recv().is_ok() {
+                return Err(End::Refused);
+            }
+        }
+    }
+
+    async fn response(&mut self) -> Result<Response, End> {
+        // What is dropped has lost nothing: words stay in the channel, bytes in the read-ahead.
+        let word = tokio::select! {
+            biased;
+            word = self.told.recv() => word,
+            end = self.inbound.closed() => return Err(end.into()),
+        };
+        match word {
+            Some(Word::Response(response)) => Ok(*response),
+            Some(Word::Close) | None => Err(End::Refused),
+        }
+    }
+
+    async fn answer(&mut self, response: Response) -> Result<(), End> {
+        let mut room = Room::default();
+        let size = records(&response);
+        if size > FREE {
+            self.budget.enlarge(&mut room, size).await;
+        }
+        let frame = codec::encode(&response)?;
+        drop(response);
+        self.write(frame).await
+    }
+
+    /// As long as the client takes anything within the time, it may take long for all of it.
+    async fn write(&mut self, mut frame: Bytes) -> Result<(), End> {
+        let stall = self.limits.stall;
+        while !frame.is_empty() {
+            let written = timeout(stall, self.outbound.write_buf(&mut frame)).await;
+            if written.map_err(|_late| End::Deaf(stall))?? == 0 {
+                return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the records in a response: what makes it large, if it is.
+fn records(response: &Response) -> usize {
+    let ResponseKind::Fetch(fetch) = &response.body else { return 0 };
+    let partitions = fetch.responses.iter().flat_map(|topic| &topic.partitions);
+    partitions.filter_map(|partition| partition.records.as_ref()).map(Bytes::len).sum()
+}

@@ -1,0 +1,71 @@
+//! What clients may take.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What one client may take, and all of them together.
+#[derive(Copy, Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request; Kafka's `socket.request.max.bytes`. Default: 100 MiB.
+    pub frame: usize,
+    /// Bytes of all requests and responses that are on their way, but for [`FREE`] of each connection; Kafka's
+    /// `queued.max.request.bytes`. Never below `frame`. Default: 256 MiB.
+    pub in_flight: usize,
+    /// Connections; one more is closed at once. Default: 900, which fits into the usual 1024 open files of a process.
+    pub connections: usize,
+    /// Longest time without a request; Kafka's `connections.max.idle.ms`. Default: 10 minutes.
+    pub idle: Duration,
+    /// Longest time for a request to arrive once it has begun, and longest time in which a client takes no byte of its
+    /// response. Default: 30 s.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            frame: 100 << 20,
+            in_flight: 256 << 20,
+            connections: 900,
+            idle: Duration::from_secs(600),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Bytes of a frame that need no room in the [`Budget`], so that small requests pass while large ones wait.
+pub(super) const FREE: usize = 64 << 10;
+
+/// Bytes to a permit: a semaphore counts no further than 32 bits.
+const UNIT: usize = 1 << 10;
+
+/// The memory that frames may take together.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    units: Arc<Semaphore>,
+    whole: usize,
+}
+
+/// Room in the budget, until it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Budget {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let whole = limits.in_flight.max(limits.frame).div_ceil(UNIT).min(u32::MAX as usize);
+        Self { units: Arc::new(Semaphore::new(whole)), whole }
+    }
+
+    /// Waits until there is room for `bytes` more; a claim larger than everything has everything.
+    pub(super) async fn enlarge(&self, room: &mut Room, bytes: usize) {
+        let units = u32::try_from(bytes.div_ceil(UNIT).min(self.whole)).unwrap_or(u32::MAX);
+        // The semaphore is never closed.
+        let Ok(permit) = Arc::clone(&self.units).acquire_many_owned(units).await else { return };
+        match &mut room.permit {
+            Some(held) => held.merge(permit),
+            None => room.permit = Some(permit),
+        }
+    }
+}
