@@ -78,8 +78,9 @@ pub struct KeyGroups {
 }
 
 impl KeyGroups {
-    /// Key groups of an app that says nothing else.
-    pub const DEFAULT_COUNT: u16 = 64;
+    /// Key groups of an app that says nothing else. Each is a partition of every changelog, and costs a request of its own
+    /// in every flush of a busy store: few are cheap, and no component can have more tasks than there are.
+    pub const DEFAULT_COUNT: u16 = 16;
 
     /// `count` key groups spread in ranges over `tasks` tasks; the sizes of two ranges differ by one at most.
     /// Both are at least 1.
