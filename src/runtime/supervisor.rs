@@ -15,7 +15,7 @@ use super::{
     executor::{Command, Report},
     generation::Generation,
     starting::RestoreReport,
-    threads::Threads,
+    threads::{GOODBYE, SHORT_GOODBYE, Threads},
     watchdog::Watchdog,
 };
 use crate::{
@@ -180,7 +180,9 @@ impl Life<'_> {
             threads.fence();
         }
         conductor.control.broadcast(&Command::Stop);
-        threads.finish(self.clock, STOP_PATIENCE);
+        let hurry = || self.stop.wants_now();
+        let goodbye = if hurry() { SHORT_GOODBYE } else { GOODBYE };
+        threads.finish(self.clock, STOP_PATIENCE, goodbye, &hurry);
         result
     }
 

@@ -4,7 +4,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -28,14 +28,18 @@ pub(super) struct Threads {
     companions: Vec<JoinHandle<()>>,
     /// Set when the generation is over: whoever comes back to his loop leaves it.
     fenced: Arc<AtomicBool>,
-    /// Set when the companions shall leave.
-    leaving: Arc<AtomicBool>,
+    /// Set when the companions shall leave: how long they may take.
+    leaving: Arc<OnceLock<Duration>>,
 }
 
 /// The longest that a companion waits for the outside before it looks whether it shall leave.
 const COMPANION_WAIT: Duration = Duration::from_millis(20);
-/// How long companions may take to say goodbye (a consumer leaves its group).
-const GOODBYE: Duration = Duration::from_secs(5);
+
+/// How long companions may take to say goodbye (a consumer leaves its group). A group in the midst of a rebalance answers
+/// only when every member has heard of it, which takes a heartbeat, and has let go of what it must.
+pub(super) const GOODBYE: Duration = Duration::from_secs(10);
+/// The same where nobody wants to wait.
+pub(super) const SHORT_GOODBYE: Duration = Duration::from_millis(500);
 
 impl Threads {
     pub(super) fn start(
@@ -64,13 +68,12 @@ impl Threads {
     }
 
     /// Waits until the threads have ended, `patience` at most; those that hang are given up. Companions leave after the
-    /// executors, whose last words they pass on.
-    pub(super) fn finish(self, clock: &Clock, patience: Duration) {
-        let deadline = clock.now() + patience;
-        join_until(self.executors, clock, deadline);
+    /// executors, whose last words they pass on, within `goodbye`, or a short one as soon as `hurry` says so.
+    pub(super) fn finish(self, clock: &Clock, patience: Duration, goodbye: Duration, hurry: &dyn Fn() -> bool) {
+        join_until(self.executors, clock, clock.now() + patience, &|| false);
         self.fenced.store(true, Ordering::Release);
-        self.leaving.store(true, Ordering::Release);
-        join_until(self.companions, clock, clock.now() + GOODBYE + COMPANION_WAIT);
+        self.leaving.get_or_init(|| goodbye);
+        join_until(self.companions, clock, clock.now() + goodbye + COMPANION_WAIT, hurry);
     }
 
     /// Nothing more of this generation is to have an effect.
@@ -79,9 +82,14 @@ impl Threads {
     }
 }
 
-fn join_until(handles: Vec<JoinHandle<()>>, clock: &Clock, deadline: Instant) {
+fn join_until(handles: Vec<JoinHandle<()>>, clock: &Clock, mut deadline: Instant, hurry: &dyn Fn() -> bool) {
+    let mut hurries = false;
     for handle in handles {
         while !handle.is_finished() && clock.now() < deadline {
+            if !hurries && hurry() {
+                hurries = true;
+                deadline = deadline.min(clock.now() + SHORT_GOODBYE);
+            }
             std::thread::park_timeout(Duration::from_millis(1));
         }
         if handle.is_finished() {
@@ -121,9 +129,13 @@ fn drive_executor(mut executor: Executor, bed: &Bed, clock: &Clock, fenced: &Ato
     Ok(())
 }
 
-fn drive_companion(mut companion: Box<dyn Companion>, clock: &Clock, leaving: &AtomicBool) -> Result<(), EngineError> {
+fn drive_companion(
+    mut companion: Box<dyn Companion>,
+    clock: &Clock,
+    leaving: &OnceLock<Duration>,
+) -> Result<(), EngineError> {
     let result = loop {
-        if leaving.load(Ordering::Acquire) {
+        if leaving.get().is_some() {
             break Ok(());
         }
         match companion.step(clock.now(), COMPANION_WAIT) {
@@ -132,6 +144,6 @@ fn drive_companion(mut companion: Box<dyn Companion>, clock: &Clock, leaving: &A
             Err(error) => break Err(EngineError::component(companion.name(), error)),
         }
     };
-    companion.close(clock.now() + GOODBYE);
+    companion.close(clock.now() + leaving.get().copied().unwrap_or(GOODBYE));
     result
 }
