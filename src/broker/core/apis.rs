@@ -5,7 +5,25 @@ use kafka_protocol::{error::ResponseError, protocol::VersionRange};
 
 /// What ApiVersions tells. A client takes the highest version that both know; each line stops where the next version
 /// would bring something that this broker does not have.
-const APIS: &[(ApiKey, i16, i16)] = &[(ApiKey::ApiVersions, 0, 3)];
+const APIS: &[(ApiKey, i16, i16)] = &[
+    // 12: a producer of the second protocol of transactions; 13: topics by their ids only.
+    (ApiKey::Produce, 3, 11),
+    // 17 and later: between brokers.
+    (ApiKey::Fetch, 4, 16),
+    (ApiKey::ListOffsets, 1, 10),
+    (ApiKey::Metadata, 0, 13),
+    (ApiKey::ApiVersions, 0, 3),
+    (ApiKey::CreateTopics, 2, 7),
+    (ApiKey::DeleteTopics, 1, 6),
+    (ApiKey::DeleteRecords, 0, 2),
+    (ApiKey::InitProducerId, 0, 5),
+    (ApiKey::OffsetForLeaderEpoch, 2, 4),
+    (ApiKey::DescribeConfigs, 1, 4),
+    (ApiKey::AlterConfigs, 0, 2),
+    (ApiKey::CreatePartitions, 0, 3),
+    (ApiKey::IncrementalAlterConfigs, 0, 1),
+    (ApiKey::DescribeCluster, 0, 2),
+];
 
 /// The versions of an API that are understood; `None`: not this API.
 pub(super) fn versions(api: ApiKey) -> Option<VersionRange> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
+use kafka_protocol::messages::{ApiKey, BrokerId, RequestKind, ResponseKind};
 
 use super::{
     apis,
@@ -12,6 +12,9 @@ use super::{
     transactions::TransactionOptions,
 };
 use crate::clock::Instant;
+
+/// The one node of the cluster; 1 as in Kafka's own examples.
+pub(super) const NODE: BrokerId = BrokerId(1);
 
 /// What a broker is started with.
 #[derive(Clone, Debug)]
@@ -97,19 +100,22 @@ impl Broker {
 
     /// When [`Broker::tick`] is due; [`Instant::FAR_FUTURE`] if nothing waits for the time.
     #[must_use]
-    pub const fn due(&self) -> Instant {
-        Instant::FAR_FUTURE
+    pub fn due(&self) -> Instant {
+        self.logs.due()
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        self.logs.tick(now, &mut self.answers);
         self.settle(now, effects);
     }
 
     /// Forgets a connection: its requests have no response any more. What they have begun goes on.
     pub fn disconnected(&mut self, connection: ConnectionId) {
         self.waiting.remove(&connection);
-        self.open.retain(|_, open| open.connection != connection);
+        for (ticket, _) in self.open.extract_if(.., |_, open| open.connection == connection) {
+            self.logs.forget(ticket);
+        }
     }
 
     /// Works on what a connection has asked until one of its requests has to wait.
@@ -139,20 +145,22 @@ impl Broker {
         }
     }
 
-    fn work_on(&mut self, _ticket: Ticket, request: &Request, _now: Instant) -> Reply {
+    fn work_on(&mut self, ticket: Ticket, request: &Request, now: Instant) -> Reply {
         let Request { api, version, body, .. } = request;
         let known = apis::versions(*api).is_some_and(|range| (range.min..=range.max).contains(version));
         match body {
             RequestKind::ApiVersions(_) => Reply::Now(ResponseKind::ApiVersions(apis::answer(*version))),
             // As Kafka does: the client was told which versions there are.
             _ if !known => Reply::Close,
-            _ => Reply::Close,
+            _ => self.logs.handle((ticket, *version), body, &(), now).unwrap_or(Reply::Close),
         }
     }
 
     /// Sends what was found for requests that had to wait; their connections go on, which may answer yet others.
     fn settle(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        while let Some((ticket, body)) = self.answers.pop_front() {
+        loop {
+            self.logs.wake(&mut self.answers);
+            let Some((ticket, body)) = self.answers.pop_front() else { return };
             // Whoever asked may have gone.
             let Some(Open { connection, correlation, api, version }) = self.open.remove(&ticket) else { continue };
             effects.push(Effect::Respond(Response { connection, correlation, api, version, body }));

@@ -15,8 +15,8 @@ mod apis;
 mod broker;
 pub mod faults;
 mod groups;
-mod refusals;
 mod logs;
+mod refusals;
 mod request;
 mod transactions;
 

@@ -75,6 +75,11 @@ impl Header {
         }
     }
 
+    /// The same with another codec.
+    pub(super) const fn with_compression(self, codec: Compression) -> Self {
+        Self { attributes: self.attributes & !COMPRESSION | codec as i16, ..self }
+    }
+
     pub(super) const fn is_log_append_time(&self) -> bool {
         self.attributes & LOG_APPEND_TIME != 0
     }
@@ -198,15 +203,15 @@ fn seal(bytes: &mut [u8]) -> u32 {
 
 /// The end of a transaction (KIP-98's control records).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Marker {
+pub(in crate::broker::core) struct Marker {
     /// Whose transaction ends.
-    pub producer_id: i64,
+    pub(in crate::broker::core) producer_id: i64,
     /// The epoch of the producer from now on: an older one may not write here any more.
-    pub producer_epoch: i16,
+    pub(in crate::broker::core) producer_epoch: i16,
     /// Which life of the coordinator says so.
-    pub coordinator_epoch: i32,
+    pub(in crate::broker::core) coordinator_epoch: i32,
     /// Committed, or aborted.
-    pub commit: bool,
+    pub(in crate::broker::core) commit: bool,
 }
 
 impl Marker {

@@ -180,6 +180,18 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Checks what settings say together.
+    pub(super) fn check(set: &Overrides) -> Result<(), String> {
+        let settings = Self::new(set);
+        let (least, most) = (settings.min_compaction_lag_ms, settings.max_compaction_lag_ms);
+        if least > most {
+            return Err(format!(
+                "conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+            ));
+        }
+        Ok(())
+    }
+
     /// The settings of a topic that has these set and the defaults else.
     pub(super) fn new(set: &Overrides) -> Self {
         let value = |name: &str| {

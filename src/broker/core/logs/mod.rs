@@ -9,33 +9,57 @@
 //! 2. `start <= last stable offset <= end` in every partition; what is appended can be read at once (there is one replica).
 //! 3. What was acknowledged goes only by retention, compaction, DeleteRecords, DeleteTopics or a fault.
 
+mod alter_configs;
 mod batch;
+mod codec;
 mod config;
+mod create_topics;
+mod delete;
+mod describe_configs;
+mod epochs;
+mod fetch;
+mod incoming;
+mod list_offsets;
+mod metadata;
 mod options;
 mod partition;
+mod produce;
 mod producers;
+mod records;
+mod retention;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 use std::collections::BTreeMap;
 
 use kafka_protocol::{
     error::ResponseError,
-    messages::{ProducerId, TopicName},
+    messages::{InitProducerIdResponse, ProducerId, RequestKind, ResponseKind, TopicName},
+    protocol::StrBytes,
 };
 use uuid::Uuid;
 
-pub use batch::Marker;
+pub(super) use batch::Marker;
 pub use options::LogOptions;
-pub use partition::Partition;
-pub use topics::Topic;
+pub(super) use partition::Partition;
+pub(super) use topics::Topic;
 
-use super::broker::BrokerOptions;
-use crate::clock::Instant;
+use super::{
+    broker::BrokerOptions,
+    request::{Answers, Reply, Ticket},
+};
+use crate::{clock::Instant, tuple::mix};
 
 /// Every topic of the broker.
 #[derive(Debug)]
-pub struct Logs {
+pub(in crate::broker::core) struct Logs {
     options: LogOptions,
+    host: StrBytes,
+    port: i32,
+    cluster_id: StrBytes,
     /// Milliseconds since 1970 at [`Instant::ZERO`].
     epoch_ms: i64,
     seed: u64,
@@ -48,26 +72,28 @@ pub struct Logs {
     next_producer_id: i64,
     /// Partitions that were written to, or are gone, since fetches were last looked at.
     changed: Vec<(Uuid, i32)>,
+    waiting: fetch::Waiting,
+    next_retention: Instant,
 }
 
 /// A write in a transaction that is the first of its producer in a partition.
 #[derive(Copy, Clone, Debug)]
-pub struct TransactionalWrite<'a> {
+pub(in crate::broker::core) struct TransactionalWrite<'a> {
     /// By this id the coordinator knows the producer.
-    pub transactional_id: &'a str,
+    pub(in crate::broker::core) transactional_id: &'a str,
     /// The producer as the batch names it.
-    pub producer_id: i64,
+    pub(in crate::broker::core) producer_id: i64,
     /// Its epoch as the batch names it.
-    pub producer_epoch: i16,
+    pub(in crate::broker::core) producer_epoch: i16,
     /// The topic that it writes to.
-    pub topic: &'a TopicName,
+    pub(in crate::broker::core) topic: &'a TopicName,
     /// The partition that it writes to.
-    pub partition: i32,
+    pub(in crate::broker::core) partition: i32,
 }
 
 /// Who knows which partitions a transaction has (KIP-890: no batch is taken that its coordinator does not know of, or
 /// nobody would ever end its transaction).
-pub trait OpenTransactions {
+pub(in crate::broker::core) trait OpenTransactions {
     /// Whether the partition is in the producer's ongoing transaction.
     ///
     /// # Errors
@@ -76,12 +102,22 @@ pub trait OpenTransactions {
     fn admits(&self, write: TransactionalWrite<'_>) -> Result<(), ResponseError>;
 }
 
+/// Nobody has a transaction.
+impl OpenTransactions for () {
+    fn admits(&self, _: TransactionalWrite<'_>) -> Result<(), ResponseError> {
+        Err(ResponseError::TransactionAbortable)
+    }
+}
+
 impl Logs {
     /// No topics.
     #[must_use]
-    pub fn new(options: &BrokerOptions) -> Self {
+    pub(in crate::broker::core) fn new(options: &BrokerOptions) -> Self {
         Self {
             options: options.logs.clone(),
+            host: StrBytes::from_string(options.host.clone()),
+            port: options.port.into(),
+            cluster_id: StrBytes::from_string(format!("stormglass-{:011x}", mix(options.seed) >> 20)),
             epoch_ms: options.epoch_ms,
             seed: options.seed,
             topics: BTreeMap::new(),
@@ -90,6 +126,52 @@ impl Logs {
             cost: 0,
             next_producer_id: 0,
             changed: Vec::new(),
+            waiting: fetch::Waiting::default(),
+            next_retention: Instant::ZERO + options.logs.retention_check_interval,
+        }
+    }
+
+    /// Works on a request that is about topics or their logs; `None`: it is not.
+    pub(in crate::broker::core) fn handle(
+        &mut self,
+        (ticket, version): (Ticket, i16),
+        request: &RequestKind,
+        transactions: &dyn OpenTransactions,
+        now: Instant,
+    ) -> Option<Reply> {
+        let response: ResponseKind = match request {
+            RequestKind::Produce(produce) => return Some(self.produce(produce, version, transactions, now)),
+            RequestKind::Fetch(fetch) => return Some(self.fetch(ticket, fetch, version, now)),
+            RequestKind::ListOffsets(list) => self.list_offsets(list).into(),
+            RequestKind::Metadata(metadata) => self.metadata(metadata, version).into(),
+            RequestKind::CreateTopics(create) => self.create_topics(create).into(),
+            RequestKind::DeleteTopics(delete) => self.delete_topics(delete).into(),
+            RequestKind::DeleteRecords(delete) => self.delete_records(delete).into(),
+            RequestKind::InitProducerId(init) if init.transactional_id.is_none() => self.init_producer_id().into(),
+            RequestKind::OffsetForLeaderEpoch(epochs) => self.offset_for_leader_epoch(epochs).into(),
+            RequestKind::DescribeConfigs(describe) => self.describe_configs(describe).into(),
+            RequestKind::AlterConfigs(alter) => self.alter_configs(alter).into(),
+            RequestKind::CreatePartitions(create) => self.create_partitions(create).into(),
+            RequestKind::IncrementalAlterConfigs(alter) => self.incremental_alter_configs(alter).into(),
+            RequestKind::DescribeCluster(describe) => self.describe_cluster(describe).into(),
+            _ => return None,
+        };
+        Some(Reply::Now(response))
+    }
+
+    /// When [`Logs::tick`] is due.
+    pub(in crate::broker::core) fn due(&self) -> Instant {
+        // Without records there is nothing to retain.
+        let upkeep = if self.cost == 0 { Instant::FAR_FUTURE } else { self.next_retention };
+        self.waiting.due().min(upkeep)
+    }
+
+    /// Answers who has waited long enough, and does the upkeep that is due.
+    pub(in crate::broker::core) fn tick(&mut self, now: Instant, answers: &mut Answers) {
+        self.end_patience(now, answers);
+        if self.next_retention <= now {
+            self.next_retention = now + self.options.retention_check_interval;
+            self.retain(self.wall_ms(now));
         }
     }
 
@@ -100,26 +182,31 @@ impl Logs {
 
     /// A topic by its name.
     #[must_use]
-    pub fn topic(&self, name: &TopicName) -> Option<&Topic> {
+    pub(in crate::broker::core) fn topic(&self, name: &TopicName) -> Option<&Topic> {
         self.topics.get(name)
     }
 
     /// Every topic with its name, in the order of names.
-    pub fn topics(&self) -> impl Iterator<Item = (&TopicName, &Topic)> {
+    pub(in crate::broker::core) fn topics(&self) -> impl Iterator<Item = (&TopicName, &Topic)> {
         self.topics.iter()
     }
 
     /// A partition.
     #[must_use]
-    pub fn partition(&self, topic: &TopicName, partition: i32) -> Option<&Partition> {
+    pub(in crate::broker::core) fn partition(&self, topic: &TopicName, partition: i32) -> Option<&Partition> {
         self.topics.get(topic)?.partitions.get(usize::try_from(partition).ok()?)
     }
 
     /// An id that no producer has had.
-    pub const fn new_producer_id(&mut self) -> ProducerId {
+    pub(in crate::broker::core) const fn new_producer_id(&mut self) -> ProducerId {
         let id = self.next_producer_id;
         self.next_producer_id += 1;
         ProducerId(id)
+    }
+
+    /// Answers InitProducerId of a producer without a transactional id: always a new one.
+    pub(super) fn init_producer_id(&mut self) -> InitProducerIdResponse {
+        InitProducerIdResponse::default().with_producer_id(self.new_producer_id()).with_producer_epoch(0)
     }
 
     /// Writes the end of a producer's transaction to a partition, whether it has written there or not; the marker's
@@ -128,7 +215,7 @@ impl Logs {
     /// # Errors
     /// UNKNOWN_TOPIC_OR_PARTITION if the partition is gone: nothing to end then. INVALID_PRODUCER_EPOCH if a later epoch
     /// has written here, TRANSACTION_COORDINATOR_FENCED if a later coordinator has.
-    pub fn write_marker(
+    pub(in crate::broker::core) fn write_marker(
         &mut self,
         topic: &TopicName,
         partition: i32,
@@ -142,12 +229,12 @@ impl Logs {
 
     /// A fault: a partition loses what it holds from an offset on (from the batch in which it is), as after an unclean
     /// election, and a new leader epoch begins. `false`: no such partition.
-    pub fn lose_tail(&mut self, topic: &TopicName, partition: i32, from: i64) -> bool {
+    pub(in crate::broker::core) fn lose_tail(&mut self, topic: &TopicName, partition: i32, from: i64) -> bool {
         self.change(topic, partition, |log, _| log.truncate(from)).is_some()
     }
 
     /// A fault without loss: a new leader epoch begins in every partition, as after a restart.
-    pub fn elect_leaders(&mut self) {
+    pub(in crate::broker::core) fn elect_leaders(&mut self) {
         self.topics.values_mut().flat_map(|topic| &mut topic.partitions).for_each(Partition::elect);
     }
 

@@ -60,7 +60,7 @@ pub(super) struct Read {
 
 /// One partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Partition {
+pub(in crate::broker::core) struct Partition {
     pub(super) batches: VecDeque<Batch>,
     /// At least one: the last is the one that is written to.
     pub(super) segments: VecDeque<Segment>,
@@ -97,25 +97,25 @@ impl Partition {
 
     /// The offset of the next record. With one replica it is the high watermark too.
     #[must_use]
-    pub const fn end(&self) -> i64 {
+    pub(in crate::broker::core) const fn end(&self) -> i64 {
         self.end
     }
 
     /// The first offset that can be read.
     #[must_use]
-    pub const fn start(&self) -> i64 {
+    pub(in crate::broker::core) const fn start(&self) -> i64 {
         self.start
     }
 
     /// Below this every transaction is decided (KIP-98).
     #[must_use]
-    pub fn last_stable_offset(&self) -> i64 {
+    pub(in crate::broker::core) fn last_stable_offset(&self) -> i64 {
         self.first_open.map_or(self.end, |first| first.max(self.start))
     }
 
     /// Whether a producer has an open transaction here, in this epoch.
     #[must_use]
-    pub fn in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
+    pub(in crate::broker::core) fn in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
         self.producers.in_transaction(producer_id, epoch)
     }
 

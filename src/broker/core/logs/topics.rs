@@ -12,7 +12,7 @@ use crate::tuple::mix;
 
 /// A topic.
 #[derive(Debug)]
-pub struct Topic {
+pub(in crate::broker::core) struct Topic {
     pub(super) id: Uuid,
     pub(super) overrides: Overrides,
     pub(super) settings: Settings,
@@ -22,13 +22,13 @@ pub struct Topic {
 impl Topic {
     /// Its id, which a topic of the same name that comes later does not have.
     #[must_use]
-    pub const fn id(&self) -> Uuid {
+    pub(in crate::broker::core) const fn id(&self) -> Uuid {
         self.id
     }
 
     /// Its partitions, by their index.
     #[must_use]
-    pub fn partitions(&self) -> &[Partition] {
+    pub(in crate::broker::core) fn partitions(&self) -> &[Partition] {
         &self.partitions
     }
 }
@@ -101,6 +101,25 @@ impl Logs {
         self.created += 1;
         let high = mix(self.seed ^ mix(self.created));
         Uuid::from_u64_pair(high, mix(high))
+    }
+}
+
+/// Why something about topics is refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    pub(super) error: ResponseError,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(error: ResponseError, message: impl Into<String>) -> Self {
+        Self { error, message: message.into() }
+    }
+}
+
+impl From<ResponseError> for Refusal {
+    fn from(error: ResponseError) -> Self {
+        Self::new(error, error.to_string())
     }
 }
 

@@ -1,0 +1,151 @@
+//! AlterConfigs (all of a topic's at once) and IncrementalAlterConfigs (one by one, KIP-339).
+
+use std::collections::BTreeSet;
+
+use kafka_protocol::{
+    error::ResponseError,
+    messages::{
+        AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+        alter_configs_response::AlterConfigsResourceResponse as Altered,
+        incremental_alter_configs_request::AlterableConfig,
+        incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementallyAltered,
+    },
+    protocol::StrBytes,
+};
+
+use super::{
+    Logs,
+    config::{self, Kind, Overrides, Settings, list},
+    describe_configs::resource,
+    topics::{Refusal, named},
+};
+
+/// A resource by its kind and name.
+type Resource<'a> = (i8, &'a StrBytes);
+
+impl Logs {
+    /// Answers AlterConfigs.
+    pub(in crate::broker::core) fn alter_configs(&mut self, request: &AlterConfigsRequest) -> AlterConfigsResponse {
+        let named = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
+        let twice = named_twice(named);
+        let responses = request.resources.iter().map(|asked| {
+            let resource = (asked.resource_type, &asked.resource_name);
+            let set = asked.configs.iter().map(|config| config::check(&config.name, config.value.as_deref()));
+            let set = |_: &Overrides| set.collect::<Result<_, _>>().map_err(invalid);
+            let (code, message) = told(self.alter(resource, &twice, request.validate_only, set));
+            Altered::default()
+                .with_error_code(code)
+                .with_error_message(message)
+                .with_resource_type(asked.resource_type)
+                .with_resource_name(asked.resource_name.clone())
+        });
+        AlterConfigsResponse::default().with_responses(responses.collect())
+    }
+
+    /// Answers IncrementalAlterConfigs.
+    pub(in crate::broker::core) fn incremental_alter_configs(
+        &mut self,
+        request: &IncrementalAlterConfigsRequest,
+    ) -> IncrementalAlterConfigsResponse {
+        let named = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
+        let twice = named_twice(named);
+        let responses = request.resources.iter().map(|asked| {
+            let resource = (asked.resource_type, &asked.resource_name);
+            let step = |there: &Overrides| {
+                let mut names = BTreeSet::new();
+                if !asked.configs.iter().all(|config| names.insert(&config.name)) {
+                    return Err(Refusal::new(ResponseError::InvalidRequest, "A config is given twice"));
+                }
+                asked.configs.iter().try_fold(there.clone(), altered)
+            };
+            let (code, message) = told(self.alter(resource, &twice, request.validate_only, step));
+            IncrementallyAltered::default()
+                .with_error_code(code)
+                .with_error_message(message)
+                .with_resource_type(asked.resource_type)
+                .with_resource_name(asked.resource_name.clone())
+        });
+        IncrementalAlterConfigsResponse::default().with_responses(responses.collect())
+    }
+
+    fn alter(
+        &mut self,
+        (kind, name): Resource<'_>,
+        twice: &BTreeSet<Resource<'_>>,
+        validate_only: bool,
+        alter: impl FnOnce(&Overrides) -> Result<Overrides, Refusal>,
+    ) -> Result<(), Refusal> {
+        if twice.contains(&(kind, name)) {
+            return Err(Refusal::new(ResponseError::InvalidRequest, "A resource is given twice"));
+        }
+        if kind != resource::TOPIC {
+            let why = "Only the configs of topics can be altered: the broker's are those that it was started with";
+            return Err(Refusal::new(ResponseError::InvalidRequest, why));
+        }
+        let topic = self.topics.get_mut(&named(name)).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        let overrides = alter(&topic.overrides)?;
+        Settings::check(&overrides).map_err(invalid)?;
+        if !validate_only {
+            topic.settings = Settings::new(&overrides);
+            topic.overrides = overrides;
+        }
+        Ok(())
+    }
+}
+
+fn invalid(why: String) -> Refusal {
+    Refusal::new(ResponseError::InvalidConfig, why)
+}
+
+fn told(altered: Result<(), Refusal>) -> (i16, Option<StrBytes>) {
+    match altered {
+        Ok(()) => (0, None),
+        Err(Refusal { error, message }) => (error.code(), Some(StrBytes::from_string(message))),
+    }
+}
+
+fn named_twice<'a>(resources: impl Iterator<Item = Resource<'a>>) -> BTreeSet<Resource<'a>> {
+    let mut seen = BTreeSet::new();
+    resources.filter(|resource| !seen.insert(*resource)).collect()
+}
+
+/// What is done to a config.
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
+
+/// One step: set, delete, append to a list or subtract from it.
+fn altered(mut there: Overrides, step: &AlterableConfig) -> Result<Overrides, Refusal> {
+    let name = step.name.as_str();
+    let definition = config::defined(name).ok_or_else(|| invalid(format!("Unknown topic config name: {name}")))?;
+    let value = step.value.as_deref();
+    if step.config_operation == DELETE {
+        there.remove(definition.name);
+        return Ok(there);
+    }
+    let value = match (step.config_operation, definition.kind) {
+        (SET, _) => value.map(str::to_owned),
+        (APPEND | SUBTRACT, Kind::List(_)) => {
+            let now = there.get(definition.name).map_or(definition.default, String::as_str);
+            let (mut items, given): (Vec<&str>, Vec<&str>) =
+                (list(now).collect(), list(value.unwrap_or_default()).collect());
+            items.retain(|item| !given.contains(item));
+            if step.config_operation == APPEND {
+                items.extend(given);
+            }
+            Some(items.join(","))
+        }
+        (APPEND | SUBTRACT, _) => {
+            let verb = if step.config_operation == APPEND { "APPEND to" } else { "SUBTRACT from" };
+            return Err(invalid(format!("Can't {verb} key {name} because its type is not LIST.")));
+        }
+        (other, _) => {
+            let why = format!("Unknown operation {other}");
+            return Err(Refusal::new(ResponseError::InvalidRequest, why));
+        }
+    };
+    let (name, value) = config::check(name, value.as_deref()).map_err(invalid)?;
+    there.insert(name, value);
+    Ok(there)
+}

@@ -1,0 +1,196 @@
+//! CreateTopics and CreatePartitions, with the checks of Kafka's `ReplicationControlManager`.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::{
+    error::ResponseError,
+    messages::{
+        BrokerId, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+        create_partitions_request::CreatePartitionsTopic,
+        create_partitions_response::CreatePartitionsTopicResult,
+        create_topics_request::{CreatableReplicaAssignment, CreatableTopic},
+        create_topics_response::{CreatableTopicConfigs, CreatableTopicResult},
+    },
+    protocol::StrBytes,
+};
+
+use super::{
+    Logs,
+    config::{self, Overrides, Settings},
+    describe_configs::effective,
+    partition::Partition,
+    topics::{Refusal, check_name, named},
+};
+use crate::broker::core::broker::NODE;
+
+impl Logs {
+    /// Answers CreateTopics: each topic by itself.
+    pub(in crate::broker::core) fn create_topics(&mut self, request: &CreateTopicsRequest) -> CreateTopicsResponse {
+        let times = |wanted: &CreatableTopic| request.topics.iter().filter(|topic| topic.name == wanted.name).count();
+        let mut results: BTreeMap<_, CreatableTopicResult> = BTreeMap::new();
+        for wanted in &request.topics {
+            let created = if times(wanted) > 1 {
+                Err(Refusal::new(ResponseError::InvalidRequest, "Duplicate topic name."))
+            } else {
+                self.create_topic(wanted, request.validate_only)
+            };
+            let result = created.unwrap_or_else(|Refusal { error, message }| {
+                let message = Some(StrBytes::from_string(message));
+                let result = CreatableTopicResult::default().with_error_code(error.code()).with_error_message(message);
+                result.with_num_partitions(-1).with_replication_factor(-1).with_configs(None)
+            });
+            results.insert(wanted.name.clone(), result.with_name(wanted.name.clone()));
+        }
+        CreateTopicsResponse::default().with_topics(results.into_values().collect())
+    }
+
+    fn create_topic(&mut self, wanted: &CreatableTopic, validate_only: bool) -> Result<CreatableTopicResult, Refusal> {
+        check_name(&wanted.name).map_err(|why| Refusal::new(ResponseError::InvalidTopicException, why))?;
+        self.check_unlike_others(&wanted.name)?;
+        let partitions = self.partitions_wanted(wanted)?;
+        let set = wanted.configs.iter().map(|config| config::check(&config.name, config.value.as_deref()));
+        let overrides: Overrides =
+            set.collect::<Result<_, _>>().map_err(|why| Refusal::new(ResponseError::InvalidConfig, why))?;
+        Settings::check(&overrides).map_err(|why| Refusal::new(ResponseError::InvalidConfig, why))?;
+        let configs = effective(&overrides, |definition, value, source| {
+            CreatableTopicConfigs::default()
+                .with_name(StrBytes::from_static_str(definition.name))
+                .with_value(Some(value))
+                .with_config_source(source)
+        });
+        let told = CreatableTopicResult::default()
+            .with_num_partitions(i32::try_from(partitions).unwrap_or(i32::MAX))
+            .with_replication_factor(1)
+            .with_configs(Some(configs));
+        if validate_only {
+            return Ok(told);
+        }
+        let id = self.create(&named(&wanted.name), partitions, overrides)?;
+        Ok(told.with_topic_id(id))
+    }
+
+    /// No topic has this name, or one that is the same in the names of metrics.
+    fn check_unlike_others(&self, name: &str) -> Result<(), Refusal> {
+        if self.topics.keys().any(|there| there.as_str() == name) {
+            return Err(Refusal::new(ResponseError::TopicAlreadyExists, format!("Topic '{name}' already exists.")));
+        }
+        let in_metrics = |name: &str| name.replace('.', "_");
+        match self.topics.keys().find(|there| in_metrics(there) == in_metrics(name)) {
+            Some(there) => Err(Refusal::new(
+                ResponseError::InvalidTopicException,
+                format!("Topic '{name}' collides with existing topic: {}", there.as_str()),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn partitions_wanted(&self, wanted: &CreatableTopic) -> Result<usize, Refusal> {
+        let &CreatableTopic { num_partitions, replication_factor, ref assignments, .. } = wanted;
+        let partitions = if assignments.is_empty() {
+            check_replication_factor(replication_factor)?;
+            match num_partitions {
+                -1 => usize::try_from(self.options.num_partitions).unwrap_or(1),
+                1.. => usize::try_from(num_partitions).unwrap_or(usize::MAX),
+                _ => {
+                    let why = "Number of partitions was set to an invalid non-positive value.";
+                    return Err(Refusal::new(ResponseError::InvalidPartitions, why));
+                }
+            }
+        } else {
+            if replication_factor != -1 || num_partitions != -1 {
+                let why = "A manual partition assignment was specified, but partitions or replication factor was not \
+                           set to -1.";
+                return Err(Refusal::new(ResponseError::InvalidRequest, why));
+            }
+            check_assignments(assignments)?;
+            assignments.len()
+        };
+        if partitions > self.room_for_partitions() {
+            return Err(ResponseError::PolicyViolation.into());
+        }
+        Ok(partitions)
+    }
+
+    /// Answers CreatePartitions: each topic by itself.
+    pub(in crate::broker::core) fn create_partitions(
+        &mut self,
+        request: &CreatePartitionsRequest,
+    ) -> CreatePartitionsResponse {
+        let results = request.topics.iter().map(|wanted| {
+            let result = CreatePartitionsTopicResult::default().with_name(wanted.name.clone());
+            let times = request.topics.iter().filter(|topic| topic.name == wanted.name).count();
+            let added = if times > 1 {
+                Err(Refusal::new(ResponseError::InvalidRequest, "Duplicate topic name."))
+            } else {
+                self.add_partitions(wanted, request.validate_only)
+            };
+            match added {
+                Ok(()) => result.with_error_message(None),
+                Err(Refusal { error, message }) => {
+                    result.with_error_code(error.code()).with_error_message(Some(StrBytes::from_string(message)))
+                }
+            }
+        });
+        CreatePartitionsResponse::default().with_results(results.collect())
+    }
+
+    fn add_partitions(&mut self, wanted: &CreatePartitionsTopic, validate_only: bool) -> Result<(), Refusal> {
+        let room = self.room_for_partitions();
+        let topic = self.topics.get_mut(&wanted.name).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        let (there, count) = (topic.partitions.len(), wanted.count);
+        let more = usize::try_from(count).unwrap_or(0).saturating_sub(there);
+        if more == 0 {
+            let why = if usize::try_from(count) == Ok(there) {
+                format!("Topic already has {there} partition(s).")
+            } else {
+                let name = wanted.name.as_str();
+                format!("The topic {name} currently has {there} partition(s); {count} would not be an increase.")
+            };
+            return Err(Refusal::new(ResponseError::InvalidPartitions, why));
+        }
+        if let Some(assignments) = &wanted.assignments {
+            if assignments.len() != more {
+                let why = format!("{more} additional partition(s), but {} assignment(s).", assignments.len());
+                return Err(Refusal::new(ResponseError::InvalidReplicaAssignment, why));
+            }
+            assignments.iter().try_for_each(|assignment| check_replicas(&assignment.broker_ids))?;
+        }
+        if more > room {
+            return Err(ResponseError::PolicyViolation.into());
+        }
+        if !validate_only {
+            topic.partitions.resize_with(there + more, Partition::new);
+        }
+        Ok(())
+    }
+}
+
+fn check_replication_factor(factor: i16) -> Result<(), Refusal> {
+    let why = match factor {
+        -1 | 1 => return Ok(()),
+        2.. => format!(
+            "Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be \
+             reached because only 1 broker(s) are registered."
+        ),
+        _ => "Replication factor must be larger than 0, or -1 to use the default value.".to_owned(),
+    };
+    Err(Refusal::new(ResponseError::InvalidReplicationFactor, why))
+}
+
+fn check_assignments(assignments: &[CreatableReplicaAssignment]) -> Result<(), Refusal> {
+    let mut indices: Vec<i32> = assignments.iter().map(|assignment| assignment.partition_index).collect();
+    indices.sort_unstable();
+    if !(0..).zip(&indices).all(|(want, index)| want == *index) {
+        let why = "partitions should be a consecutive 0-based integer sequence";
+        return Err(Refusal::new(ResponseError::InvalidReplicaAssignment, why));
+    }
+    assignments.iter().try_for_each(|assignment| check_replicas(&assignment.broker_ids))
+}
+
+fn check_replicas(brokers: &[BrokerId]) -> Result<(), Refusal> {
+    if brokers == [NODE] {
+        return Ok(());
+    }
+    let why = format!("The manual partition assignment includes other brokers than {}, or none.", NODE.0);
+    Err(Refusal::new(ResponseError::InvalidReplicaAssignment, why))
+}

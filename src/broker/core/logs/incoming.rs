@@ -1,0 +1,213 @@
+//! What a producer may send: the checks of Kafka's `ProduceRequest`, `UnifiedLog` and `LogValidator`, in their order.
+
+use std::borrow::Cow;
+
+use kafka_protocol::{error::ResponseError, records::Compression};
+
+use super::{
+    batch::{self, Batch, Dated, Header, Place},
+    codec::{CannotUnpack, pack, unpack},
+    config::Settings,
+    records::Records,
+};
+
+/// Why a batch is refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refused {
+    pub(super) error: ResponseError,
+    pub(super) message: String,
+    /// The record that is to blame, counted in its batch.
+    pub(super) record: Option<i32>,
+}
+
+impl From<ResponseError> for Refused {
+    fn from(error: ResponseError) -> Self {
+        Self { error, message: error.to_string(), record: None }
+    }
+}
+
+fn refuse<T>(error: ResponseError, message: impl Into<String>) -> Result<T, Refused> {
+    Err(Refused { error, message: message.into(), record: None })
+}
+
+/// What batches are checked against.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Rules<'a> {
+    pub(super) settings: &'a Settings,
+    /// Milliseconds since 1970.
+    pub(super) now_ms: i64,
+    /// Bytes that a batch may unpack to.
+    pub(super) max_unpacked: usize,
+    /// The version of the produce request.
+    pub(super) version: i16,
+}
+
+/// A batch that may be appended, as far as it can be seen from the batch alone.
+#[derive(Debug)]
+pub(super) struct Incoming<'a> {
+    pub(super) header: Header,
+    bytes: Cow<'a, [u8]>,
+    dated: Dated,
+}
+
+impl<'a> Incoming<'a> {
+    /// Checks what a producer sent for one partition.
+    pub(super) fn check(sent: &'a [u8], rules: &Rules<'_>) -> Result<Self, Refused> {
+        let header = one_batch(sent)?;
+        let codec = header.compression();
+        if rules.version < 7 && codec == Some(Compression::Zstd) {
+            return refuse(
+                ResponseError::UnsupportedCompressionType,
+                "zstd needs a produce request of version 7 or later",
+            );
+        }
+        if header.base_offset != 0 {
+            return refuse(
+                ResponseError::InvalidRecord,
+                format!("The base offset should be 0, but it is {}", header.base_offset),
+            );
+        }
+        let most = rules.settings.max_message_bytes;
+        if sent.len() > most {
+            return refuse(
+                ResponseError::MessageTooLarge,
+                format!("The batch has {} bytes, more than max.message.bytes, which is {most}", sent.len()),
+            );
+        }
+        if !batch::is_intact(sent, &header) {
+            return refuse(ResponseError::CorruptMessage, format!("Record is corrupt (stored crc = {})", header.crc));
+        }
+        let Some(codec) = codec else {
+            return refuse(ResponseError::InvalidRecord, "There is no codec with this number");
+        };
+        check_header(&header)?;
+        let unpacked = unpack(codec, &sent[batch::OVERHEAD..], rules.max_unpacked).map_err(|why| match why {
+            CannotUnpack::Malformed => invalid("The records cannot be unpacked"),
+            CannotUnpack::TooLarge => Refused {
+                error: ResponseError::MessageTooLarge,
+                message: format!("The batch unpacks to more than {} bytes", rules.max_unpacked),
+                record: None,
+            },
+        })?;
+        let latest = check_records(&header, &unpacked, rules)?;
+        let by_log = rules.settings.log_append_time;
+        let dated = Dated { max_timestamp: if by_log { rules.now_ms } else { latest }, by_log };
+        match rules.settings.compression.filter(|wanted| *wanted != codec) {
+            None => Ok(Self { header, bytes: Cow::Borrowed(sent), dated }),
+            Some(wanted) => Self::repacked(header, wanted, &unpacked, dated),
+        }
+    }
+
+    fn repacked(header: Header, codec: Compression, unpacked: &[u8], dated: Dated) -> Result<Self, Refused> {
+        let payload = pack(codec, unpacked).ok_or_else(|| invalid("The records cannot be packed"))?;
+        let Batch { header, bytes, .. } = Batch::build(header.with_compression(codec), &payload);
+        Ok(Self { header, bytes: Cow::Owned(bytes.into()), dated })
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Gives it its place in a log.
+    pub(super) fn put(&self, at: Place) -> Batch {
+        Batch::adopt(&self.bytes, self.header, at, self.dated)
+    }
+
+    /// When the log dates records: when it did.
+    pub(super) const fn log_append_time(&self) -> Option<i64> {
+        if self.dated.by_log { Some(self.dated.max_timestamp) } else { None }
+    }
+}
+
+fn invalid(message: &str) -> Refused {
+    Refused { error: ResponseError::InvalidRecord, message: message.to_owned(), record: None }
+}
+
+/// Exactly one batch of format v2, with nothing after it.
+fn one_batch(sent: &[u8]) -> Result<Header, Refused> {
+    let none = || invalid("Produce requests must have exactly one record batch per partition");
+    let length = sent.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes).ok_or_else(none)?;
+    // The smallest record of the first format.
+    if length < 14 {
+        return refuse(
+            ResponseError::CorruptMessage,
+            format!("Record size {length} is less than the minimum record overhead (14)"),
+        );
+    }
+    match sent.get(batch::MAGIC_AT).ok_or_else(none)? {
+        0 | 1 => return refuse(ResponseError::InvalidRecord, "Only batches with magic version 2 are allowed"),
+        2 => {}
+        magic => {
+            return refuse(
+                ResponseError::CorruptMessage,
+                format!("Invalid magic found in record: {}", magic.cast_signed()),
+            );
+        }
+    }
+    let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(batch::LOG_OVERHEAD);
+    if size != sent.len() {
+        return Err(none());
+    }
+    Header::read(sent).map_or_else(
+        || refuse(ResponseError::CorruptMessage, format!("The batch has {size} bytes, fewer than its header")),
+        Ok,
+    )
+}
+
+fn check_header(header: &Header) -> Result<(), Refused> {
+    let count = header.count;
+    if header.last_offset_delta < 0 {
+        return refuse(ResponseError::InvalidRecord, "The batch has an invalid offset range");
+    }
+    if count <= 0 {
+        return refuse(ResponseError::InvalidRecord, format!("Invalid reported count for record batch: {count}"));
+    }
+    if i64::from(count) != i64::from(header.last_offset_delta) + 1 {
+        return refuse(ResponseError::InvalidRecord, "The batch's offset range is not that of its count of records");
+    }
+    if header.is_control() {
+        return refuse(ResponseError::InvalidRecord, "Clients are not allowed to write control records");
+    }
+    if header.has_producer() && header.base_sequence < 0 {
+        return refuse(ResponseError::InvalidRecord, format!("Invalid sequence number {}", header.base_sequence));
+    }
+    Ok(())
+}
+
+/// Walks through the records; the latest time among them.
+fn check_records(header: &Header, unpacked: &[u8], rules: &Rules<'_>) -> Result<i64, Refused> {
+    let settings = rules.settings;
+    if header.is_log_append_time() {
+        return refuse(ResponseError::InvalidTimestamp, "Producer should not set timestamp type to LogAppendTime");
+    }
+    let earliest = rules.now_ms.saturating_sub(settings.timestamp_before_max_ms);
+    let dates = earliest..=rules.now_ms.saturating_add(settings.timestamp_after_max_ms);
+    let (mut latest, mut index) = (-1, 0);
+    for record in Records::new(unpacked) {
+        let record = record.map_err(|_| invalid("A record is malformed"))?;
+        let timestamp = header.base_timestamp.saturating_add(record.timestamp_delta);
+        let fault = if record.offset_delta != index {
+            Some((ResponseError::InvalidRecord, "The offset deltas of a batch count from 0".to_owned()))
+        } else if settings.compact && record.key.is_none() {
+            Some((ResponseError::InvalidRecord, "Compacted topic cannot accept message without key".to_owned()))
+        } else if !settings.log_append_time && timestamp != -1 && !dates.contains(&timestamp) {
+            let (from, to) = (dates.start(), dates.end());
+            let message = format!("Timestamp {timestamp} is out of range. It should be within [{from}, {to}]");
+            Some((ResponseError::InvalidTimestamp, message))
+        } else {
+            None
+        };
+        if let Some((error, message)) = fault {
+            return Err(Refused { error, message, record: Some(index) });
+        }
+        latest = latest.max(timestamp);
+        index += 1;
+    }
+    if index != header.count {
+        return refuse(
+            ResponseError::InvalidRecord,
+            format!("The batch has {index} records and says {}", header.count),
+        );
+    }
+    Ok(latest)
+}

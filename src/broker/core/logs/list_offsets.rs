@@ -1,0 +1,119 @@
+//! ListOffsets: the first, the last, and the one at a time.
+
+use kafka_protocol::{
+    error::ResponseError,
+    messages::{
+        ListOffsetsRequest, ListOffsetsResponse, TopicName,
+        list_offsets_request::ListOffsetsPartition,
+        list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse},
+    },
+};
+
+use super::{
+    Logs,
+    batch::Batch,
+    codec::unpack,
+    epochs::check_epoch,
+    partition::{Isolation, Partition},
+    records::Records,
+};
+
+/// What can be asked for in place of a time.
+mod special {
+    pub(super) const LATEST: i64 = -1;
+    pub(super) const EARLIEST: i64 = -2;
+    /// The record with the largest time (KIP-734).
+    pub(super) const MAX_TIMESTAMP: i64 = -3;
+    /// The first that is on this machine (KIP-405): they all are.
+    pub(super) const EARLIEST_LOCAL: i64 = -4;
+    /// The last that is in remote storage (KIP-1005): none is.
+    pub(super) const LATEST_TIERED: i64 = -5;
+}
+
+/// An offset with its time, -1 if that was not asked for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    pub(super) timestamp: i64,
+    pub(super) offset: i64,
+}
+
+impl Batch {
+    /// The first record for which `wanted` says yes to its time and offset.
+    fn first_record(&self, bound: usize, wanted: impl Fn(Found) -> bool) -> Option<Found> {
+        let header = &self.header;
+        let unpacked = unpack(header.compression()?, self.payload(), bound).ok()?;
+        let mut found = Records::new(&unpacked).filter_map(Result::ok).map(|record| {
+            let created = header.base_timestamp.saturating_add(record.timestamp_delta);
+            let timestamp = if header.is_log_append_time() { header.max_timestamp } else { created };
+            Found { timestamp, offset: header.base_offset + i64::from(record.offset_delta) }
+        });
+        found.find(|found| wanted(*found))
+    }
+}
+
+impl Partition {
+    /// The first record that is dated `timestamp` or later.
+    pub(super) fn offset_at(&self, timestamp: i64, bound: usize) -> Option<Found> {
+        let mut dated = self.batches.iter().filter(|batch| batch.header.max_timestamp >= timestamp);
+        let wanted = |found: Found| found.timestamp >= timestamp && found.offset >= self.start;
+        dated.find_map(|batch| batch.first_record(bound, wanted))
+    }
+
+    /// The first of the records with the latest time.
+    pub(super) fn latest_dated(&self, bound: usize) -> Option<Found> {
+        let latest = self.batches.iter().map(|batch| batch.header.max_timestamp).max()?;
+        let batch = self.batches.iter().find(|batch| batch.header.max_timestamp == latest)?;
+        batch.first_record(bound, |found| found.timestamp == latest)
+    }
+
+    fn find_offset(&self, asked: i64, isolation: Isolation, bound: usize) -> Option<Found> {
+        let end = self.visible_end(isolation);
+        let undated = |offset| Some(Found { timestamp: -1, offset });
+        match asked {
+            special::LATEST => undated(end),
+            special::EARLIEST | special::EARLIEST_LOCAL => undated(self.start),
+            special::LATEST_TIERED => None,
+            special::MAX_TIMESTAMP => self.latest_dated(bound).filter(|found| found.offset < end),
+            timestamp => self.offset_at(timestamp, bound).filter(|found| found.offset < end),
+        }
+    }
+}
+
+impl Logs {
+    /// Answers ListOffsets.
+    pub(in crate::broker::core) fn list_offsets(&self, request: &ListOffsetsRequest) -> ListOffsetsResponse {
+        let isolation = Isolation::from(request.isolation_level);
+        let topics = request.topics.iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(|asked| {
+                let answer = ListOffsetsPartitionResponse::default().with_partition_index(asked.partition_index);
+                match self.find_offset(&topic.name, asked, isolation) {
+                    Ok((Some(Found { timestamp, offset }), epoch)) => {
+                        answer.with_timestamp(timestamp).with_offset(offset).with_leader_epoch(epoch)
+                    }
+                    // Nothing is so late.
+                    Ok((None, _)) => answer.with_timestamp(-1).with_offset(-1),
+                    Err(error) => answer.with_error_code(error.code()).with_timestamp(-1).with_offset(-1),
+                }
+            });
+            let response = ListOffsetsTopicResponse::default().with_name(topic.name.clone());
+            response.with_partitions(partitions.collect())
+        });
+        ListOffsetsResponse::default().with_topics(topics.collect())
+    }
+
+    fn find_offset(
+        &self,
+        topic: &TopicName,
+        asked: &ListOffsetsPartition,
+        isolation: Isolation,
+    ) -> Result<(Option<Found>, i32), ResponseError> {
+        let partition = self.partition(topic, asked.partition_index).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        check_epoch(partition, asked.current_leader_epoch)?;
+        if asked.timestamp < special::LATEST_TIERED {
+            return Err(ResponseError::UnsupportedVersion);
+        }
+        let found = partition.find_offset(asked.timestamp, isolation, self.options.max_unpacked_batch);
+        let epoch = found.map_or(-1, |found| partition.epoch_at(found.offset));
+        Ok((found, epoch))
+    }
+}
