@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::{
     broker::{Broker, Isolation, eventually},
-    process::{Finished, Job, Process, free_address, load, metric, stormglass},
+    process::{Finished, Job, Process, free_address, load, metric, number, stormglass},
     stops::ten_stops,
     trials,
 };
@@ -27,11 +27,6 @@ pub fn trials() -> Vec<Trial> {
         offsets_that_are_deleted_while_state_exists_are_refused,
         a_changelog_that_is_deleted_while_offsets_exist_is_refused,
     )
-}
-
-/// A number that the environment may set, for longer runs by hand.
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 /// The sum of what each start said about repeats.

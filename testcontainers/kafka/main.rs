@@ -13,6 +13,7 @@ mod crashes;
 mod dead_letters;
 mod harness;
 mod identity;
+mod lineages;
 mod outages;
 mod process;
 mod rebalance;
@@ -26,6 +27,10 @@ mod torture;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let given: Vec<_> = std::env::args().skip(1).collect();
+    if let Some((lineages::PROGRAM, rest)) = given.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return lineages::program(rest);
+    }
     let mut arguments = libtest_mimic::Arguments::from_args();
     // Most of a trial is waiting for other processes.
     arguments.test_threads.get_or_insert(4);
@@ -34,6 +39,7 @@ fn main() -> ExitCode {
         outages::trials(),
         torture::trials(),
         crashes::trials(),
+        lineages::trials(),
         rebalance::trials(),
         identity::trials(),
         topics::trials(),

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
@@ -63,7 +64,12 @@ pub struct Process {
 impl Process {
     /// Starts `stormglass` with these arguments and none of our environment's settings.
     pub fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stormglass"));
+        Self::start_program(Path::new(env!("CARGO_BIN_EXE_stormglass")), arguments)
+    }
+
+    /// Starts another program in the same way.
+    pub fn start_program(program: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("STORMGLASS_")) {
             command.env_remove(name);
         }
@@ -147,6 +153,11 @@ fn collect(mut from: impl Read + Send + 'static, into: Text) -> JoinHandle<()> {
 
 fn text(bytes: &Text) -> String {
     String::from_utf8_lossy(&bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+}
+
+/// A number that the environment may set, for longer runs by hand.
+pub fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 /// A command that ends by itself, against the broker.
