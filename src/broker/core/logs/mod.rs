@@ -12,6 +12,9 @@
 mod alter_configs;
 mod batch;
 mod codec;
+mod compaction;
+#[cfg(test)]
+mod compaction_tests;
 mod config;
 mod create_topics;
 mod delete;
@@ -74,6 +77,7 @@ pub(in crate::broker::core) struct Logs {
     changed: Vec<(Uuid, i32)>,
     waiting: fetch::Waiting,
     next_retention: Instant,
+    next_compaction: Instant,
 }
 
 /// A write in a transaction that is the first of its producer in a partition.
@@ -128,6 +132,7 @@ impl Logs {
             changed: Vec::new(),
             waiting: fetch::Waiting::default(),
             next_retention: Instant::ZERO + options.logs.retention_check_interval,
+            next_compaction: Instant::ZERO + options.logs.cleaner_backoff,
         }
     }
 
@@ -161,8 +166,8 @@ impl Logs {
 
     /// When [`Logs::tick`] is due.
     pub(in crate::broker::core) fn due(&self) -> Instant {
-        // Without records there is nothing to retain.
-        let upkeep = if self.cost == 0 { Instant::FAR_FUTURE } else { self.next_retention };
+        // Without records there is nothing to keep up.
+        let upkeep = if self.cost == 0 { Instant::FAR_FUTURE } else { self.next_retention.min(self.next_compaction) };
         self.waiting.due().min(upkeep)
     }
 
@@ -172,6 +177,10 @@ impl Logs {
         if self.next_retention <= now {
             self.next_retention = now + self.options.retention_check_interval;
             self.retain(self.wall_ms(now));
+        }
+        if self.next_compaction <= now {
+            self.next_compaction = now + self.options.cleaner_backoff;
+            self.compact(self.wall_ms(now));
         }
     }
 
@@ -231,6 +240,15 @@ impl Logs {
     /// election, and a new leader epoch begins. `false`: no such partition.
     pub(in crate::broker::core) fn lose_tail(&mut self, topic: &TopicName, partition: i32, from: i64) -> bool {
         self.change(topic, partition, |log, _| log.truncate(from)).is_some()
+    }
+
+    /// A fault: everything in a topic that can be compacted is, now. `false`: no such topic.
+    pub(in crate::broker::core) fn compact_now(&mut self, topic: &TopicName, now: Instant) -> bool {
+        let (now_ms, bound) = (self.wall_ms(now), self.options.max_unpacked_batch);
+        let partitions = self.topic(topic).map_or(0, |topic| topic.partitions.len());
+        let indices = (0..).take(partitions);
+        let compact = |index| self.change(topic, index, |log, settings| log.compact_now(settings, now_ms, bound));
+        indices.map(compact).fold(false, |any, done| any | done.is_some())
     }
 
     /// A fault without loss: a new leader epoch begins in every partition, as after a restart.

@@ -156,7 +156,9 @@ impl Partition {
         let Some(segment) = self.segments.back().filter(|segment| segment.bytes > 0) else { return };
         let full = segment.bytes + batch.bytes.len() > settings.segment_bytes;
         let age = batch.header.max_timestamp.saturating_sub(segment.first_timestamp);
-        if full || (segment.first_timestamp >= 0 && age > settings.segment_ms) {
+        // What has to be compacted by a time has to leave the last segment by then.
+        let most = if settings.compact { settings.max_compaction_lag_ms } else { i64::MAX }.min(settings.segment_ms);
+        if full || (segment.first_timestamp >= 0 && age > most) {
             self.segments.push_back(Segment::new(batch.header.base_offset));
         }
     }

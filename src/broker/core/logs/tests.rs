@@ -155,7 +155,7 @@ fn topic_with_a_codec_packs_what_comes_in_another() {
 
 #[test]
 fn request_without_acknowledgement_has_no_response_and_closes_on_failure() {
-    use super::super::request::Reply;
+    use crate::broker::core::request::Reply;
     let mut bench = Bench::new(&[]);
     let mut ask = |topic| {
         let partition = kafka_protocol::messages::produce_request::PartitionProduceData::default();
