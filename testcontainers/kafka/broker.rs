@@ -410,7 +410,20 @@ impl Broker {
         let mut wanted = TopicPartitionList::new();
         let partitions = self.partitions(topic).unwrap_or_else(|| panic!("no topic {topic}"));
         wanted.add_partition_range(topic, 0, partitions - 1);
-        let found = consumer.committed_offsets(wanted, PATIENCE).expect("the group's offsets");
+        let mut found = TopicPartitionList::new();
+        // A broker that has just started does not know at once which groups are its own.
+        eventually("the group's coordinator answers", || match consumer.committed_offsets(wanted.clone(), PATIENCE) {
+            Ok(offsets) => {
+                found = offsets;
+                true
+            }
+            Err(KafkaError::MetadataFetch(
+                RDKafkaErrorCode::NotCoordinator
+                | RDKafkaErrorCode::CoordinatorLoadInProgress
+                | RDKafkaErrorCode::CoordinatorNotAvailable,
+            )) => false,
+            Err(error) => panic!("the offsets of group {group}: {error}"),
+        });
         found.elements().iter().map(|element| element.offset().to_raw().filter(|raw| *raw >= 0)).collect()
     }
 
