@@ -6,7 +6,8 @@ use kafka_protocol::messages::{ApiKey, BrokerId, RequestKind, ResponseKind};
 
 use super::{
     apis,
-    groups::GroupOptions,
+    coordinators::{Coordinates, Coordinators},
+    groups::{Caller, GroupOptions},
     logs::{LogOptions, Logs},
     request::{Answers, ConnectionId, Effect, Reply, Request, Response, Ticket},
     transactions::TransactionOptions,
@@ -64,6 +65,7 @@ struct Open {
 pub struct Broker {
     options: BrokerOptions,
     logs: Logs,
+    coordinators: Coordinators,
     /// Requests that wait for the response of the one before, by connection; a connection that works on one is here.
     waiting: BTreeMap<ConnectionId, VecDeque<Request>>,
     open: BTreeMap<Ticket, Open>,
@@ -78,6 +80,7 @@ impl Broker {
     pub fn new(options: BrokerOptions) -> Self {
         Self {
             logs: Logs::new(&options),
+            coordinators: Coordinators::new(&options),
             options,
             waiting: BTreeMap::new(),
             open: BTreeMap::new(),
@@ -101,12 +104,22 @@ impl Broker {
     /// When [`Broker::tick`] is due; [`Instant::FAR_FUTURE`] if nothing waits for the time.
     #[must_use]
     pub fn due(&self) -> Instant {
-        self.logs.due()
+        self.logs.due().min(self.coordinators.due())
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.logs.tick(now, &mut self.answers);
+        if self.coordinators.due() <= now {
+            self.coordinators.tick(&mut self.logs, now, &mut self.answers);
+        }
+        self.settle(now, effects);
+    }
+
+    /// A fault: a coordinator moves away and is back at `until`. Whoever waits for it is told so; what a group had not
+    /// written down is lost, as at Kafka.
+    pub fn move_coordinator(&mut self, what: Coordinates, until: Instant, now: Instant, effects: &mut Vec<Effect>) {
+        self.coordinators.move_away(what, until, &mut self.answers);
         self.settle(now, effects);
     }
 
@@ -146,13 +159,23 @@ impl Broker {
     }
 
     fn work_on(&mut self, ticket: Ticket, request: &Request, now: Instant) -> Reply {
-        let Request { api, version, body, .. } = request;
+        let Request { api, version, body, client_id, .. } = request;
         let known = apis::versions(*api).is_some_and(|range| (range.min..=range.max).contains(version));
         match body {
             RequestKind::ApiVersions(_) => Reply::Now(ResponseKind::ApiVersions(apis::answer(*version))),
             // As Kafka does: the client was told which versions there are.
             _ if !known => Reply::Close,
-            _ => self.logs.handle((ticket, *version), body, &(), now).unwrap_or(Reply::Close),
+            RequestKind::FindCoordinator(find) => Reply::Now(self.coordinators.find(*version, find, now).into()),
+            _ => {
+                let caller = Caller { ticket, version: *version, client_id: client_id.clone().unwrap_or_default() };
+                let reply = self.coordinators.handle(&caller, body, &mut self.logs, (now, &mut self.answers));
+                let reply =
+                    reply.or_else(|| self.logs.handle((ticket, *version), body, &self.coordinators.transactions, now));
+                if matches!(body, RequestKind::DeleteTopics(_)) {
+                    self.coordinators.groups.forget_deleted(|topic| self.logs.topic(topic).is_some());
+                }
+                reply.unwrap_or(Reply::Close)
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Files in reading order: `request` (what comes in and goes out), `broker` (one request from its arrival to its
 //! response), `apis` (which APIs in which versions); then what it is about: `logs/` (topics, partitions, batches),
-//! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit). In front of it
+//! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit),
+//! `coordinators` (who is asked about those). In front of it
 //! all, where it is wanted, stands `faults` (what goes wrong), with `refusals` (responses that say nothing but an error).
 //!
 //! Invariants:
@@ -13,6 +14,7 @@
 
 mod apis;
 mod broker;
+mod coordinators;
 pub mod faults;
 mod groups;
 mod logs;
@@ -21,6 +23,7 @@ mod request;
 mod transactions;
 
 pub use broker::{Broker, BrokerOptions};
+pub use coordinators::Coordinates;
 pub use groups::GroupOptions;
 pub use logs::LogOptions;
 pub use request::{ConnectionId, Effect, Request, Response, Ticket};

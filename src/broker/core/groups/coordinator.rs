@@ -1,0 +1,135 @@
+//! All groups, and the requests of their members (Kafka's `GroupCoordinatorService`).
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::{
+    error::ResponseError,
+    messages::{
+        GroupId, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse,
+        SyncGroupRequest, SyncGroupResponse, TopicName,
+    },
+};
+
+use super::{
+    GroupOptions,
+    group::{Group, join_error},
+    leave::{leaving, left, unknown},
+    member_ids::MemberIds,
+    step::{Caller, Step, millis},
+};
+use crate::{broker::core::request::Answers, clock::Instant};
+
+/// All groups. One is there once somebody has asked to join it or has committed for it, and until it is deleted.
+#[derive(Debug)]
+pub(in crate::broker::core) struct Groups {
+    options: GroupOptions,
+    pub(super) groups: BTreeMap<GroupId, Group>,
+    ids: MemberIds,
+}
+
+impl Groups {
+    pub(in crate::broker::core) const fn new(options: GroupOptions, seed: u64) -> Self {
+        Self { options, groups: BTreeMap::new(), ids: MemberIds::new(seed) }
+    }
+
+    pub(super) const fn options(&self) -> &GroupOptions {
+        &self.options
+    }
+
+    /// JoinGroup; the response comes when the generation is complete.
+    pub(in crate::broker::core) fn join(
+        &mut self,
+        caller: &Caller,
+        request: &JoinGroupRequest,
+        now: Instant,
+        answers: &mut Answers,
+    ) {
+        let mut step = Step { now, options: &self.options, answers };
+        let bounds = self.options.min_session_timeout..=self.options.max_session_timeout;
+        let unknown = request.member_id.is_empty();
+        let error = if request.group_id.is_empty() {
+            ResponseError::InvalidGroupId
+        } else if request.session_timeout_ms < 0 || !bounds.contains(&millis(request.session_timeout_ms)) {
+            ResponseError::InvalidSessionTimeout
+        } else if !unknown && !self.groups.contains_key(&request.group_id) {
+            ResponseError::UnknownMemberId
+        } else {
+            let name = self.ids.draw(request.group_instance_id.as_ref().unwrap_or(&caller.client_id));
+            self.groups.entry(request.group_id.clone()).or_default().join(caller, request, name, &mut step);
+            return;
+        };
+        step.answer(caller.ticket, join_error(request.member_id.clone(), error));
+    }
+
+    /// SyncGroup; the response comes when the leader has assigned.
+    pub(in crate::broker::core) fn sync(
+        &mut self,
+        caller: &Caller,
+        request: &SyncGroupRequest,
+        now: Instant,
+        answers: &mut Answers,
+    ) {
+        let mut step = Step { now, options: &self.options, answers };
+        match find(&mut self.groups, &request.group_id) {
+            Ok(group) => group.sync(caller, request, &mut step),
+            Err(error) => step.answer(caller.ticket, SyncGroupResponse::default().with_error_code(error.code())),
+        }
+    }
+
+    /// Heartbeat.
+    pub(in crate::broker::core) fn heartbeat(&mut self, request: &HeartbeatRequest, now: Instant) -> HeartbeatResponse {
+        let outcome = find(&mut self.groups, &request.group_id).and_then(|group| group.heartbeat(request, now));
+        HeartbeatResponse::default().with_error_code(outcome.err().map_or(0, |error| error.code()))
+    }
+
+    /// LeaveGroup.
+    pub(in crate::broker::core) fn leave(
+        &mut self,
+        version: i16,
+        request: &LeaveGroupRequest,
+        now: Instant,
+        answers: &mut Answers,
+    ) -> LeaveGroupResponse {
+        let mut step = Step { now, options: &self.options, answers };
+        let leaving = leaving(request, version);
+        let members = match find(&mut self.groups, &request.group_id) {
+            Ok(group) => group.leave(&leaving, &mut step),
+            Err(ResponseError::UnknownMemberId) => unknown(&leaving),
+            Err(error) => return LeaveGroupResponse::default().with_error_code(error.code()),
+        };
+        left(members, version)
+    }
+
+    /// A producer's transaction ends: what it has committed for a group counts now, or never does.
+    pub(in crate::broker::core) fn end_transaction(&mut self, group: &GroupId, producer: i64, commit: bool) {
+        if let Some(group) = self.groups.get_mut(group) {
+            group.offsets.end_transaction(producer, commit);
+        }
+    }
+
+    /// Topics were deleted: what was committed for those that are not there any more goes with them.
+    pub(in crate::broker::core) fn forget_deleted(&mut self, exists: impl Fn(&TopicName) -> bool) {
+        self.groups.values_mut().for_each(|group| group.offsets.keep_topics(&exists));
+    }
+
+    /// When [`Groups::tick`] is due.
+    pub(in crate::broker::core) fn due(&self) -> Instant {
+        self.groups.values().map(Group::due).fold(Instant::FAR_FUTURE, Instant::min)
+    }
+
+    /// Ends sessions and waits that are over.
+    pub(in crate::broker::core) fn tick(&mut self, now: Instant, answers: &mut Answers) {
+        let mut step = Step { now, options: &self.options, answers };
+        for group in self.groups.values_mut().filter(|group| group.due() <= now) {
+            group.tick(&mut step);
+        }
+    }
+}
+
+/// A group with members; one that is not there has none.
+fn find<'a>(groups: &'a mut BTreeMap<GroupId, Group>, id: &GroupId) -> Result<&'a mut Group, ResponseError> {
+    if id.is_empty() {
+        return Err(ResponseError::InvalidGroupId);
+    }
+    groups.get_mut(id).ok_or(ResponseError::UnknownMemberId)
+}

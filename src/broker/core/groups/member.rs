@@ -1,0 +1,87 @@
+//! One member of a group (Kafka's `ClassicGroupMember`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::{
+    messages::{JoinGroupRequest, join_group_request::JoinGroupRequestProtocol},
+    protocol::StrBytes,
+};
+
+use super::step::millis;
+use crate::{broker::core::Ticket, clock::Instant};
+
+/// How long a new member may wait for its first generation: it cannot heartbeat yet, and a client that has gone must not
+/// hold up the group (Kafka's constant).
+pub(super) const NEW_MEMBER_TIMEOUT: Duration = Duration::from_mins(5);
+
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) id: StrBytes,
+    /// `group.instance.id`: a static member (KIP-345).
+    pub(super) instance: Option<StrBytes>,
+    pub(super) client_id: StrBytes,
+    pub(super) session_timeout: Duration,
+    pub(super) rebalance_timeout: Duration,
+    /// What it can do, best first, each with the member's own metadata.
+    pub(super) protocols: Vec<JoinGroupRequestProtocol>,
+    /// What the leader gave it in this generation.
+    pub(super) assignment: Bytes,
+    /// Its join that waits for the others.
+    pub(super) joining: Option<Ticket>,
+    /// Its sync that waits for the leader.
+    pub(super) syncing: Option<Ticket>,
+    /// It has seen no generation yet.
+    pub(super) is_new: bool,
+    /// When it is given up unless it is heard of.
+    pub(super) expires: Instant,
+}
+
+impl Member {
+    /// A member that was never in a generation.
+    pub(super) fn new(id: StrBytes, client_id: StrBytes, request: &JoinGroupRequest, now: Instant) -> Self {
+        let mut member = Self {
+            id,
+            instance: request.group_instance_id.clone(),
+            client_id,
+            session_timeout: Duration::ZERO,
+            rebalance_timeout: Duration::ZERO,
+            protocols: Vec::new(),
+            assignment: Bytes::new(),
+            joining: None,
+            syncing: None,
+            is_new: true,
+            expires: now + NEW_MEMBER_TIMEOUT,
+        };
+        member.update(request);
+        member
+    }
+
+    /// Takes over what a join says about it.
+    pub(super) fn update(&mut self, request: &JoinGroupRequest) {
+        self.session_timeout = millis(request.session_timeout_ms);
+        // Version 0 of the request has no rebalance timeout: the session's serves for both. A timeout of nothing would be
+        // due for ever.
+        let rebalance = millis(request.rebalance_timeout_ms);
+        let given = if request.rebalance_timeout_ms < 0 { self.session_timeout } else { rebalance };
+        self.rebalance_timeout = given.max(Duration::from_millis(1));
+        self.protocols.clone_from(&request.protocols);
+    }
+
+    /// It was heard of: its session begins anew.
+    pub(super) fn touch(&mut self, now: Instant) {
+        self.expires = now + self.session_timeout;
+    }
+
+    /// When it has failed. Who waits for the group cannot heartbeat, so only a new member's wait is bounded.
+    pub(super) const fn due(&self) -> Instant {
+        let waits = self.joining.is_some() || self.syncing.is_some();
+        if waits && !self.is_new { Instant::FAR_FUTURE } else { self.expires }
+    }
+
+    /// Its metadata for a protocol; nothing if it does not have it.
+    pub(super) fn metadata(&self, protocol: &str) -> Bytes {
+        let found = self.protocols.iter().find(|known| known.name.as_str() == protocol);
+        found.map_or_else(Bytes::new, |known| known.metadata.clone())
+    }
+}

@@ -1,0 +1,68 @@
+//! Groups as tools see them.
+
+use kafka_protocol::{
+    error::ResponseError,
+    messages::{DeleteGroupsRequest, DescribeGroupsRequest, GroupId, ListGroupsRequest},
+};
+
+use super::history::{History, Join, group, text};
+
+#[test]
+fn group_is_described_with_its_members_and_their_parts_while_it_is_stable() {
+    let mut h = History::new();
+    let members = h.stable(2);
+    let request = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let stable = h.groups.describe(6, &request).groups.remove(0);
+    assert_eq!((stable.group_state.as_str(), stable.protocol_data.as_str()), ("Stable", "range"));
+    assert_eq!(stable.protocol_type.as_str(), "consumer");
+    let mut parts: Vec<_> =
+        stable.members.iter().map(|m| (m.member_id.to_string(), m.member_assignment.to_vec())).collect();
+    let mut expected: Vec<_> = members.iter().map(|m| (m.clone(), m.as_bytes().to_vec())).collect();
+    parts.sort();
+    expected.sort();
+    assert_eq!(parts, expected);
+    h.arrive(&Join::default());
+    let moving = h.groups.describe(6, &request).groups.remove(0);
+    assert_eq!((moving.group_state.as_str(), moving.protocol_data.as_str()), ("PreparingRebalance", ""));
+    assert!(moving.members.iter().all(|member| member.member_assignment.is_empty()));
+}
+
+#[test]
+fn group_that_is_not_there_is_dead() {
+    let h = History::new();
+    let request = DescribeGroupsRequest::default().with_groups(vec![group()]);
+    let old = h.groups.describe(5, &request).groups.remove(0);
+    assert_eq!((old.group_state.as_str(), old.error_code), ("Dead", 0));
+    let new = h.groups.describe(6, &request).groups.remove(0);
+    assert_eq!((new.group_state.as_str(), new.error_code), ("Dead", ResponseError::GroupIdNotFound.code()));
+}
+
+#[test]
+fn groups_are_listed_by_state_and_type() {
+    let mut h = History::new();
+    h.stable(1);
+    let listed = |states: &[&str], types: &[&str]| {
+        let request = ListGroupsRequest::default()
+            .with_states_filter(states.iter().map(|s| text(s)).collect())
+            .with_types_filter(types.iter().map(|s| text(s)).collect());
+        h.groups.list(&request).groups.len()
+    };
+    assert_eq!(listed(&[], &[]), 1);
+    assert_eq!(listed(&["stable", "Empty"], &["classic"]), 1);
+    assert_eq!(listed(&["Empty"], &[]), 0);
+    assert_eq!(listed(&[], &["consumer"]), 0);
+}
+
+#[test]
+fn only_a_group_without_members_is_deleted() {
+    let mut h = History::new();
+    let member = h.stable(1).remove(0);
+    let none = GroupId(text(""));
+    let request = DeleteGroupsRequest::default().with_groups_names(vec![group(), GroupId(text("other")), none]);
+    let codes = |h: &mut History| h.groups.delete(&request).results.iter().map(|r| r.error_code).collect::<Vec<_>>();
+    let (missing, invalid) = (ResponseError::GroupIdNotFound.code(), ResponseError::InvalidGroupId.code());
+    assert_eq!(codes(&mut h), [ResponseError::NonEmptyGroup.code(), missing, invalid]);
+    h.leave(&[(&member, None)]);
+    assert_eq!(codes(&mut h), [0, missing, invalid]);
+    assert_eq!(codes(&mut h), [missing, missing, invalid]);
+}

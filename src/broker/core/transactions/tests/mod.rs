@@ -1,0 +1,9 @@
+//! `identities`, `transactions`, `finding`: examples against a whole broker (`cluster`); `interleavings`: producers in any
+//! order against a naive reference; `versions`: every response in every version.
+
+mod cluster;
+mod finding;
+mod identities;
+mod interleavings;
+mod outcomes;
+mod versions;
