@@ -68,34 +68,17 @@ impl Admin {
     }
 
     /// Makes a topic if there is none of its name, and waits until it can be used. Says whether it was made; one that
-    /// exists is left as it is. Its replication factor is the broker's default.
+    /// exists is left as it is.
     ///
     /// # Errors
-    /// No broker answers, access is denied, the broker does not accept the name or a setting.
-    pub fn ensure_topic(&self, topic: &str, partitions: i32, settings: &[(&str, &str)]) -> Result<bool, ClientError> {
-        self.make(topic, partitions, -1, settings)
-    }
-
-    /// The same from a [`TopicSpec`].
-    ///
-    /// # Errors
-    /// See [`Admin::ensure_topic`].
+    /// No broker answers, access is denied, the broker does not accept the name, a setting or so many copies.
     pub fn ensure(&self, topic: &TopicSpec) -> Result<bool, ClientError> {
-        let replication = topic.replication.map_or(-1, i32::from);
-        self.make(&topic.name, topic.partitions, replication, &topic.settings)
-    }
-
-    fn make(
-        &self,
-        topic: &str,
-        partitions: i32,
-        replication: i32,
-        settings: &[(&str, &str)],
-    ) -> Result<bool, ClientError> {
+        let TopicSpec { name: topic, partitions, replication, settings } = topic;
         if self.partitions(topic)?.is_some() {
             return Ok(false);
         }
-        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(replication));
+        let copies = TopicReplication::Fixed(replication.map_or(-1, i32::from));
+        let new = NewTopic::new(topic, *partitions, copies);
         let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
         let what = format!("making topic {topic:?} with {partitions} partitions");
         let answers = self.wait(&what, self.client.create_topics([&new], &self.request()))?;
@@ -107,6 +90,19 @@ impl Admin {
         };
         self.wait_for(&what, topic, |found| found.is_some())?;
         Ok(made)
+    }
+
+    /// The same, with as many copies as the broker makes unasked.
+    ///
+    /// # Errors
+    /// See [`Admin::ensure`].
+    pub fn ensure_topic(
+        &self,
+        topic: &str,
+        partitions: i32,
+        settings: &[(&'static str, &'static str)],
+    ) -> Result<bool, ClientError> {
+        self.ensure(&TopicSpec { name: topic.into(), partitions, replication: None, settings: settings.to_vec() })
     }
 
     /// Removes a topic, and waits until it is gone. Says whether there was one.

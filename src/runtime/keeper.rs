@@ -115,7 +115,7 @@ impl Keeper {
     /// A changelog that refuses before it was restored is of another app, or damaged: that is for the user to decide.
     fn refuse(&self, result: ComponentResult) -> ComponentResult<CompanionStep> {
         match result {
-            Err(error) if !error.is_retriable() => {
+            Err(error) if error.is_refusal() => {
                 self.tell(KeeperNews::Refused(error.to_string()));
                 Ok(CompanionStep::Finished)
             }
@@ -159,5 +159,60 @@ impl Companion for Keeper {
 
     fn close(&mut self, deadline: Instant) {
         self.changelog.close(deadline - self.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::topology::ComponentError;
+
+    /// A changelog that does not open.
+    struct Shut(ComponentError);
+
+    impl Changelog for Shut {
+        fn open(&mut self, _: Duration) -> ComponentResult<bool> {
+            Err(self.0.clone())
+        }
+
+        fn restore(&mut self, _: Duration) -> ComponentResult<Restored> {
+            unreachable!("it does not open")
+        }
+
+        fn remaining(&self) -> Option<u64> {
+            None
+        }
+
+        fn write(&mut self, _: Flush) -> ComponentResult {
+            unreachable!("it does not open")
+        }
+
+        fn poll(&mut self, _: Duration) -> ComponentResult<Option<CommitNumber>> {
+            unreachable!("it does not open")
+        }
+
+        fn close(&mut self, _: Duration) {}
+    }
+
+    /// What the steps come to, and whether the run was refused.
+    fn opened(error: ComponentError) -> (ComponentResult<CompanionStep>, bool) {
+        let (orders, obeyed) = mpsc::channel();
+        let (told, news) = mpsc::sync_channel(8);
+        let mut keeper = Keeper::new(Box::new(Shut(error)), obeyed, told);
+        orders.send(KeeperOrder::Restore).unwrap();
+        assert_eq!(keeper.step(Instant::ZERO, Duration::ZERO).unwrap(), CompanionStep::Continue);
+        let step = keeper.step(Instant::ZERO, Duration::ZERO);
+        let refused = news.try_iter().any(|report| matches!(report, Report::Changelog(KeeperNews::Refused(_))));
+        (step, refused)
+    }
+
+    #[test]
+    fn only_a_refusal_is_for_a_person_to_decide() {
+        assert!(matches!(opened(ComponentError::refused("of another app")), (Ok(CompanionStep::Finished), true)));
+        // Wrong rights are mended at the broker, not in the configuration.
+        assert!(matches!(opened(ComponentError::permanent("access is denied")), (Err(_), false)));
+        assert!(matches!(opened(ComponentError::new("no broker answers")), (Err(_), false)));
     }
 }

@@ -79,7 +79,8 @@ pub(crate) fn changelog_options(settings: &Settings) -> ChangelogOptions {
     let identity = &settings.identity;
     let slot = identity.instance.clone().unwrap_or_else(|| "0".to_owned());
     let brokers = settings.kafka.brokers.join(",");
-    ChangelogOptions::new(brokers, identity.group.as_str(), slot, identity.session_timeout)
+    let options = ChangelogOptions::new(brokers, identity.group.as_str(), slot, identity.session_timeout);
+    ChangelogOptions { replication: settings.kafka.replication, ..options }
 }
 
 /// Keeps the stores of the topology in Kafka.

@@ -28,6 +28,7 @@ use crate::{
         admin::Admin,
         client::{ClientError, ErrorKind},
         librdkafka_version,
+        topics::TopicSpec,
     },
     metrics::{DeadLetterReason, DuplicateOutcome, Metrics, ReplayReason},
     runtime::{Ending, EngineError, RunReport, StopHandle, run as run_engine},
@@ -150,10 +151,14 @@ fn ensure(settings: &Settings, until_end: bool, admin: &Admin) -> Result<(), Mis
     }
     let compacted = settings.sink.emit == config::Emit::LatestPerKey && settings.topology == "word-count";
     let cleanup = if compacted { "compact" } else { "delete" };
-    if admin.ensure_topic(&settings.sink.topic, widest, &[("cleanup.policy", cleanup)])? {
+    let make = |name: &str, partitions, settings_of_topic| {
+        let replication = settings.kafka.replication;
+        admin.ensure(&TopicSpec { name: name.into(), partitions, replication, settings: settings_of_topic })
+    };
+    if make(&settings.sink.topic, widest, vec![("cleanup.policy", cleanup)])? {
         tracing::info!(topic = settings.sink.topic, partitions = widest, cleanup, "made the output topic");
     }
-    admin.ensure_topic(&settings.source.dead_letter_topic, 1, &[])?;
+    make(&settings.source.dead_letter_topic, 1, Vec::new())?;
     Ok(())
 }
 

@@ -61,7 +61,7 @@ pub enum Restored {
 /// 2. After `open` no other writer of the same identity can write any more, and whatever it had not finished is undone.
 /// 3. A flush is written whole or not at all, entries and position together.
 /// 4. One flush is on its way at a time: `write(n + 1)` comes after `poll` has told that `n` is durable.
-/// 5. An error ends the generation. One that is not retriable is a refusal: its sentence says what to do.
+/// 5. An error ends the generation. One that is a refusal ends the run: its sentence says what a person has to decide.
 pub trait Changelog: Send {
     /// Takes the place of a predecessor. True when that is done; false: call again.
     ///

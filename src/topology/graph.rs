@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ComponentPlan, EdgePlan, Plan, StreamInfo};
+use super::{ComponentPlan, EdgePlan, Plan, StreamInfo, changelog::StoreFormat};
 
 /// How [`Plan::graph`] draws.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -32,9 +32,13 @@ impl Plan {
 
     fn text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "{}", self.name)?;
-        for (id, component) in (0..).zip(&self.components) {
+        for (id, component) in self.components.iter().enumerate() {
             writeln!(out, "  {}  [{}]", component.name, about(component))?;
-            for edge in self.edges.iter().filter(|edge| edge.reader.0 == id) {
+            for store in self.stores.iter().filter(|store| store.component.index() == id) {
+                let StoreFormat { store, key, value, .. } = &store.format;
+                writeln!(out, "    == {store}: {key} -> {value}")?;
+            }
+            for edge in self.edges.iter().filter(|edge| edge.reader.index() == id) {
                 if let Some(stream) = self.streams.get(edge.stream.index()) {
                     let grouping = &edge.grouping;
                     writeln!(out, "    <- {}.{}  {grouping:?}", stream.component, stream.name)?;
@@ -47,10 +51,19 @@ impl Plan {
         Ok(())
     }
 
+    /// What stands in the box of a component.
+    fn label(&self, id: usize, component: &ComponentPlan) -> String {
+        let mut label = format!("{}\n{}", component.name, about(component));
+        for store in self.stores.iter().filter(|store| store.component.index() == id) {
+            label.push_str(&format!("\n{}: {} -> {}", store.format.store, store.format.key, store.format.value));
+        }
+        label
+    }
+
     fn mermaid(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "flowchart LR")?;
         for (id, component) in self.components.iter().enumerate() {
-            let label = escape_mermaid(&format!("{}\n{}", component.name, about(component)));
+            let label = escape_mermaid(&self.label(id, component));
             let (open, close) = match component.factory.kind() {
                 "spout" => ("([\"", "\"])"),
                 "sink" => ("[[\"", "\"]]"),
@@ -68,7 +81,7 @@ impl Plan {
     fn dot(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "digraph \"{}\" {{\n  rankdir=LR;", escape_dot(&self.name))?;
         for (id, component) in self.components.iter().enumerate() {
-            let label = escape_dot(&format!("{}\n{}", component.name, about(component)));
+            let label = escape_dot(&self.label(id, component));
             let shape = match component.factory.kind() {
                 "spout" => "invhouse",
                 "sink" => "house",

@@ -51,6 +51,9 @@ section! { "kafka",
         session_timeout_ms: u64 = "45000", Range(1000, HOUR_MS);
         /// Name under which brokers log and limit this client.
         client_id: String = "\"stormglass\"", Any;
+        /// Copies of each partition of a topic that is made: the output, the dead letters, the changelogs of stores. 0: the
+        /// brokers' `default.replication.factor`.
+        replication_factor: u64 = "0", Range(0, 100);
         /// Properties of librdkafka for every client. A secret is never written here: `"sasl.password_file" = "PATH"`
         /// reads it from a file that only its owner may read, `"sasl.password_env" = "NAME"` from the environment.
         properties: BTreeMap<String, String> = "{}", Any;

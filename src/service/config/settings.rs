@@ -77,6 +77,8 @@ pub struct ClientSettings {
     pub brokers: Vec<String>,
     /// The client's name in the brokers' logs.
     pub client_id: String,
+    /// Copies of each partition of a topic that is made; `None`: as many as the brokers make unasked.
+    pub replication: Option<u16>,
     /// For every client.
     pub properties: Properties,
     /// For the consumer; wins over `properties`.

@@ -136,6 +136,7 @@ fn client_settings(raw: &Raw, layers: &Layers, env: Env<'_>, found: &mut Vec<Pro
     ClientSettings {
         brokers: kafka.brokers.clone(),
         client_id: kafka.client_id.clone(),
+        replication: u16::try_from(kafka.replication_factor).ok().filter(|copies| *copies > 0),
         properties: read("properties", &kafka.properties),
         consumer_properties: read("consumer_properties", &kafka.consumer_properties),
         producer_properties: read("producer_properties", &kafka.producer_properties),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, wall_millis},
-    kafka::{RdkafkaSink, SinkOptions, admin::Admin},
+    kafka::{RdkafkaSink, SinkOptions, admin::Admin, topics::TopicSpec},
     service::{
         cli::Load,
         config::{ClientSettings, legal_topic},
@@ -121,7 +121,8 @@ fn input(args: &Load) -> Result<Input, Failure> {
 fn topic(settings: &ClientSettings, args: &Load, clock: &Clock) -> Result<(i32, bool), Failure> {
     let admin = Admin::new(&connect::admin(settings), ANSWER, clock.clone())?;
     let wanted = i32::try_from(args.partitions).unwrap_or(i32::MAX);
-    let made = admin.ensure_topic(&args.topic, wanted, &[])?;
+    let (name, replication) = (args.topic.as_str().into(), settings.replication);
+    let made = admin.ensure(&TopicSpec { name, partitions: wanted, replication, settings: Vec::new() })?;
     Ok((admin.partitions(&args.topic)?.unwrap_or(wanted), made))
 }
 

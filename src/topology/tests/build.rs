@@ -58,7 +58,7 @@ fn names_become_numbers_in_the_order_of_declaration() {
     let plan = word_count().build().unwrap();
     let places: Vec<_> = plan.components.iter().map(|c| (&*c.name, c.first_task.0, c.depth)).collect();
     assert_eq!(places, [("lines", 0, 0), ("split", 1, 1), ("count", 3, 2), ("counts", 7, 3)]);
-    assert_eq!((plan.task_count(), plan.depth(), plan.key_groups), (8, 3, 64));
+    assert_eq!((plan.task_count(), plan.depth(), plan.key_groups), (8, 3, 16));
     assert_eq!(plan.edges[2].positions, [0]);
     assert!(plan.wants_lineage());
     let last = plan.tasks().last().unwrap();
@@ -211,6 +211,28 @@ fn a_plan_is_drawn_as_text() {
 }
 
 #[test]
+fn a_drawing_shows_the_stores_of_a_bolt() {
+    let mut t = TopologyBuilder::new("stores");
+    t.spout("in", || Nothing).fields(["word"]);
+    t.bolt("seen", || Nothing).reads("in", Grouping::fields(["word"])).store::<(String, i64), u64>("times");
+    let plan = t.build().unwrap();
+    assert_snapshot!(plan.graph(Format::Text), @r#"
+    stores
+      in  [spout, 1 task]
+        -> default(word)
+      seen  [bolt, 1 task, stateful]
+        == times: (text, int) -> uint
+        <- in.default  fields(word)
+    "#);
+    assert_snapshot!(plan.graph(Format::Mermaid), @r#"
+    flowchart LR
+      c0(["in<br/>spout, 1 task"])
+      c1["seen<br/>bolt, 1 task, stateful<br/>times: (text, int) -#gt; uint"]
+      c0 -->|"fields(word)"| c1
+    "#);
+}
+
+#[test]
 fn a_plan_is_drawn_for_mermaid_and_graphviz() {
     let mut t = word_count();
     t.spout("odd", || Nothing).stream("x", ["\"<a>\"&#`\\"]);
@@ -249,7 +271,7 @@ fn a_plan_is_drawn_for_mermaid_and_graphviz() {
 #[test]
 fn stores_are_numbered_in_the_order_of_declaration() {
     let mut t = TopologyBuilder::new("t");
-    t.key_groups(16);
+    t.key_groups(8);
     t.spout("lines", || Nothing).fields(["x"]);
     let by_key = || Grouping::fields(["x"]);
     t.bolt("a", || Nothing).reads("lines", by_key()).store::<String, u64>("counts").store::<(String, u64), ()>("seen");
@@ -260,7 +282,7 @@ fn stores_are_numbered_in_the_order_of_declaration() {
     let expected =
         [("a", "counts", "text", "uint"), ("a", "seen", "(text, uint)", "unit"), ("b", "counts", "int?", "json")];
     assert_eq!(stores, expected);
-    assert!(plan.stores.iter().all(|store| store.format.key_groups == 16));
+    assert!(plan.stores.iter().all(|store| store.format.key_groups == 8));
     let of: Vec<_> = plan.components.iter().map(|c| (c.stateful, c.stores.iter().map(|id| id.0).collect())).collect();
     assert_eq!(of, [(false, vec![]), (true, vec![0, 1]), (true, vec![2])]);
 }

@@ -197,7 +197,7 @@ fn a_key_of_another_task_is_refused_and_nothing_of_the_call_stays() {
     let mut h = Harness::new(&t, 2);
     let sums: Sums = context(&t, 2).store("sums").unwrap();
     let key_of = |task: usize| {
-        let groups = crate::tuple::KeyGroups::new(64, 2);
+        let groups = crate::tuple::KeyGroups::new(16, 2);
         (0..).find(|key| groups.owner(hash(*key)) == task).unwrap()
     };
     let (own, other) = (key_of(1), key_of(0));
@@ -206,7 +206,7 @@ fn a_key_of_another_task_is_refused_and_nothing_of_the_call_stays() {
     h.outputs[2].store(&sums).put(hash(other), other, 1);
     assert_eq!(h.outputs[2].store(&sums).update(hash(other), other, |old| old.unwrap_or(3)), 3);
     let said = h.outputs[2].end_root().unwrap_err();
-    insta::assert_snapshot!(said.to_string(), @r#"store "sums": the key is of key group 29 and this task has the groups 32 to 63: reach a store by the hash of the tuple's own grouping key, tuple.key()"#);
+    insta::assert_snapshot!(said.to_string(), @r#"store "sums": the key is of key group 0 and this task has the groups 8 to 15: reach a store by the hash of the tuple's own grouping key, tuple.key()"#);
     assert!(!said.is_retriable());
     assert_eq!(h.outputs[2].entries(), 0);
 }
