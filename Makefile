@@ -9,14 +9,14 @@ KAFKA := testcontainers/kafka.sh
 PORT := 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench torture kafka-start kafka-stop
+.PHONY: help setup setup-build demo test check bench torture kafka-start kafka-stop
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: setup ## Count the words of 1,000,000 lines through Apache Kafka, audit the result, leave nothing behind
+demo: setup-build ## Count 1,000,000 lines, kill it, audit it: its own broker, or KAFKA_BOOTSTRAP; leaves nothing behind
 	@cargo build $(CARGO_FLAGS) --bin stormglass
-	@$(KAFKA) with testcontainers/demo.sh "$(CARGO_TARGET_DIR)/release/stormglass"
+	@testcontainers/demo.sh "$(CARGO_TARGET_DIR)/release/stormglass" "$(CARGO_TARGET_DIR)"
 
 test: setup ## Run all tests; without a broker those that need one are ignored, or fail if REQUIRE_KAFKA=1
 	cargo test $(CARGO_FLAGS)
@@ -41,25 +41,27 @@ kafka-start: setup ## Start Apache Kafka on PORT (9092) for work by hand
 kafka-stop: ## Stop it and remove its data
 	@$(KAFKA) stop $(PORT)
 
-# Needed for the build: the compiler of librdkafka and zstd, and what librdkafka links. Needed for Kafka: Java and Maven,
-# without which its tests are ignored, so that nobody is kept from running the others.
-setup: ## Install missing system packages (Debian, as root), or name them
-	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust with rustup." >&2; exit 1; }; \
-	build=(); kafka=(); \
-	command -v g++ >/dev/null || build+=(g++); \
-	command -v pkg-config >/dev/null || build+=(pkg-config); \
-	pkg-config --exists openssl 2>/dev/null || build+=(libssl-dev); \
-	pkg-config --exists zlib 2>/dev/null || build+=(zlib1g-dev); \
-	command -v java >/dev/null || kafka+=(default-jre-headless); \
-	command -v mvn >/dev/null || kafka+=(maven); \
-	missing=("$${build[@]}" "$${kafka[@]}"); \
-	[ $${#missing[@]} -gt 0 ] || exit 0; \
+# The compiler of librdkafka and zstd, and what librdkafka links.
+BUILD_PACKAGES = command -v g++ >/dev/null || missing+=(g++); \
+	command -v pkg-config >/dev/null || missing+=(pkg-config); \
+	pkg-config --exists openssl 2>/dev/null || missing+=(libssl-dev); \
+	pkg-config --exists zlib 2>/dev/null || missing+=(zlib1g-dev)
+# Apache Kafka without Docker: where it is not to be had its tests are ignored, so that nobody is kept from the others.
+KAFKA_PACKAGES = command -v java >/dev/null || missing+=(default-jre-headless); \
+	command -v mvn >/dev/null || missing+=(maven)
+INSTALL = [ $${\#missing[@]} -gt 0 ] || exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "Installing $${missing[*]}"; \
 		export DEBIAN_FRONTEND=noninteractive; \
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends "$${missing[@]}" >/dev/null; \
-	elif [ $${#build[@]} -gt 0 ]; then \
-		echo "To build Stormglass, install $${missing[*]} (the names of Debian's packages)." >&2; exit 1; \
-	else \
-		echo "For Apache Kafka without Docker, install $${missing[*]} (the names of Debian's packages)." >&2; \
+		exit; \
 	fi
+
+setup-build: ## Install what the build needs (Debian, as root), or name it
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust with rustup." >&2; exit 1; }; \
+	missing=(); $(BUILD_PACKAGES); $(INSTALL); \
+	echo "To build Stormglass, install $${missing[*]} (the names of Debian's packages)." >&2; exit 1
+
+setup: setup-build ## And what Apache Kafka needs for the tests
+	@missing=(); $(KAFKA_PACKAGES); $(INSTALL); \
+	echo "For Apache Kafka without Docker, install $${missing[*]} (the names of Debian's packages)." >&2

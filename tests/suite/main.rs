@@ -6,5 +6,6 @@
 
 mod broker;
 mod cli;
+mod demo;
 mod layering;
 mod symptoms;
