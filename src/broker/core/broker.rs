@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kafka_protocol::messages::{ApiKey, BrokerId, RequestKind, ResponseKind};
+use kafka_protocol::{
+    messages::{ApiKey, BrokerId, RequestKind, ResponseKind, TopicName},
+    protocol::StrBytes,
+};
 
 use super::{
     apis,
@@ -63,7 +66,6 @@ struct Open {
 /// The broker.
 #[derive(Debug)]
 pub struct Broker {
-    options: BrokerOptions,
     logs: Logs,
     coordinators: Coordinators,
     /// Requests that wait for the response of the one before, by connection; a connection that works on one is here.
@@ -81,7 +83,6 @@ impl Broker {
         Self {
             logs: Logs::new(&options),
             coordinators: Coordinators::new(&options),
-            options,
             waiting: BTreeMap::new(),
             open: BTreeMap::new(),
             next_ticket: 0,
@@ -121,6 +122,31 @@ impl Broker {
     pub fn move_coordinator(&mut self, what: Coordinates, until: Instant, now: Instant, effects: &mut Vec<Effect>) {
         self.coordinators.move_away(what, until, &mut self.answers);
         self.settle(now, effects);
+    }
+
+    /// A fault: a partition loses what it holds from an offset on, as after an unclean election. `false`: there is no such
+    /// partition.
+    pub fn lose_tail(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        from: i64,
+        (now, effects): (Instant, &mut Vec<Effect>),
+    ) -> bool {
+        let lost = self.logs.lose_tail(&TopicName(StrBytes::from_string(topic.to_owned())), partition, from);
+        self.settle(now, effects);
+        lost
+    }
+
+    /// A fault: everything in a topic that can be compacted is, whatever its configs say of when. `false`: there is no
+    /// such topic.
+    pub fn compact(&mut self, topic: &str, now: Instant) -> bool {
+        self.logs.compact_now(&TopicName(StrBytes::from_string(topic.to_owned())), now)
+    }
+
+    /// A fault without loss: every partition has a new leader epoch, as after a restart of the broker.
+    pub fn elect_leaders(&mut self) {
+        self.logs.elect_leaders();
     }
 
     /// Forgets a connection: its requests have no response any more. What they have begun goes on.

@@ -45,6 +45,7 @@ pub struct Response {
 
 /// What the core wants done.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every one is a response, and boxes would cost each of them")]
 pub enum Effect {
     /// Send this.
     Respond(Response),
@@ -62,6 +63,7 @@ pub(super) type Answers = VecDeque<(Ticket, ResponseKind)>;
 
 /// What a part of the core says to a request.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every one is a response, and boxes would cost each of them")]
 pub(super) enum Reply {
     /// The response.
     Now(ResponseKind),

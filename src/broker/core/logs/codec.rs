@@ -90,15 +90,14 @@ pub(super) fn pack(codec: Compression, records: &[u8]) -> Option<BytesMut> {
         to.extend_from_slice(records);
         Ok(())
     };
-    match codec {
-        Compression::None => Ok(packed.extend_from_slice(records)),
+    let packing: anyhow::Result<()> = match codec {
+        Compression::None => write(&mut packed),
         Compression::Gzip => Gzip::compress(&mut packed, write),
         Compression::Snappy => Snappy::compress(&mut packed, write),
         Compression::Lz4 => Lz4::compress(&mut packed, write),
         Compression::Zstd => Zstd::compress(&mut packed, write),
-    }
-    .ok()?;
-    Some(packed)
+    };
+    packing.is_ok().then_some(packed)
 }
 
 #[cfg(test)]

@@ -21,12 +21,18 @@ mod delete;
 mod describe_configs;
 mod epochs;
 mod fetch;
+#[cfg(test)]
+mod fetch_tests;
 mod incoming;
 mod list_offsets;
 mod metadata;
+#[cfg(test)]
+mod model_tests;
 mod options;
 mod partition;
 mod produce;
+#[cfg(test)]
+mod producer_tests;
 mod producers;
 mod records;
 mod retention;
@@ -34,6 +40,8 @@ mod retention;
 mod sample;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod topic_tests;
 mod topics;
 
 use std::collections::BTreeMap;
@@ -104,13 +112,6 @@ pub(in crate::broker::core) trait OpenTransactions {
     /// As the response has to say it: TRANSACTION_ABORTABLE if it is not (older producers are told INVALID_TXN_STATE),
     /// INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS.
     fn admits(&self, write: TransactionalWrite<'_>) -> Result<(), ResponseError>;
-}
-
-/// Nobody has a transaction.
-impl OpenTransactions for () {
-    fn admits(&self, _: TransactionalWrite<'_>) -> Result<(), ResponseError> {
-        Err(ResponseError::TransactionAbortable)
-    }
 }
 
 impl Logs {

@@ -192,7 +192,7 @@ impl Partition {
         let mut bytes = 0;
         let fits = |batch: &&Batch| {
             let size = batch.bytes.len();
-            let fits = batch.header.base_offset < end && (bytes + size <= max_bytes || (first && bytes == 0));
+            let fits = batch.header.last_offset() < end && (bytes + size <= max_bytes || (first && bytes == 0));
             bytes += size;
             fits
         };
@@ -214,7 +214,7 @@ impl Partition {
     /// Bytes that could be read from an offset, counted until they are `enough`.
     pub(super) fn available(&self, offset: i64, end: i64, enough: usize) -> usize {
         let mut bytes = 0;
-        for batch in self.batches.range(self.find(offset)..).take_while(|batch| batch.header.base_offset < end) {
+        for batch in self.batches.range(self.find(offset)..).take_while(|batch| batch.header.last_offset() < end) {
             bytes += batch.bytes.len();
             if bytes >= enough {
                 break;

@@ -168,11 +168,6 @@ impl Producers {
         self.known.values().filter_map(|producer| producer.transaction).min()
     }
 
-    /// Where a producer's open transaction begins.
-    pub(super) fn opened(&self, producer_id: i64) -> Option<i64> {
-        self.known.get(&producer_id)?.transaction
-    }
-
     /// Forgets what was written from `end` on; `left` is what remains of the log.
     pub(super) fn truncate<'a>(&mut self, end: i64, left: impl Iterator<Item = &'a Batch>) {
         let known = &mut self.known;

@@ -8,7 +8,7 @@ use kafka_protocol::{
 };
 use std::time::Duration;
 
-use super::sample::{Bench, EPOCH_MS, Sample, decode, values};
+use super::sample::{Anyone, Bench, EPOCH_MS, Sample, decode, values};
 use super::{LogOptions, batch};
 
 fn code(error: ResponseError) -> i16 {
@@ -163,7 +163,7 @@ fn request_without_acknowledgement_has_no_response_and_closes_on_failure() {
         let data = kafka_protocol::messages::produce_request::TopicProduceData::default().with_name(topic);
         let request = ProduceRequest::default().with_acks(0);
         let request = request.with_topic_data(vec![data.with_partition_data(vec![partition])]);
-        bench.logs.produce(&request, 9, &(), bench.now)
+        bench.logs.produce(&request, 9, &Anyone, bench.now)
     };
     assert!(matches!(ask(Bench::topic()), Reply::Nothing));
     assert!(matches!(ask(super::topics::named("unknown")), Reply::Close));

@@ -19,20 +19,6 @@ pub(in crate::broker::core) struct Topic {
     pub(super) partitions: Vec<Partition>,
 }
 
-impl Topic {
-    /// Its id, which a topic of the same name that comes later does not have.
-    #[must_use]
-    pub(in crate::broker::core) const fn id(&self) -> Uuid {
-        self.id
-    }
-
-    /// Its partitions, by their index.
-    #[must_use]
-    pub(in crate::broker::core) fn partitions(&self) -> &[Partition] {
-        &self.partitions
-    }
-}
-
 /// Checks a topic's name (Kafka's `Topic.validate`); the message is for the response.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
