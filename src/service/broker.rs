@@ -2,7 +2,10 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
+    io,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use tokio::{runtime, sync::Notify};
@@ -16,7 +19,7 @@ use super::{
 };
 use crate::{
     broker::{
-        core::BrokerOptions,
+        core::{BrokerOptions, GroupOptions, LogOptions},
         wire::{Limits, Server, ServerError, ServerOptions},
     },
     clock,
@@ -32,6 +35,9 @@ pub(crate) fn broker(session: &Session<'_>, args: &cli::Broker) -> Outcome {
     let stop = Arc::new(Notify::new());
     let stopping = Arc::clone(&stop);
     let _signals = Signals::listen(move |_| stopping.notify_one())?;
+    if args.until_stdin_ends {
+        watch_stdin(Arc::clone(&stop))?;
+    }
     let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build().or_fail(Cause::Software)?;
     output::say("This broker is for demos and tests: it keeps everything in memory, and with it everything ends.");
     let address = server.address();
@@ -42,6 +48,17 @@ pub(crate) fn broker(session: &Session<'_>, args: &cli::Broker) -> Outcome {
     }
     let ended = runtime.block_on(server.run(stop.notified()));
     ended.map_err(|error| Failure { cause: cause(&error), error: Some(error.into()) })
+}
+
+/// Stops when whoever holds the other end of our input lets it go, as the kernel does for the dead. The thread ends with
+/// the process: nothing can wake it from a terminal.
+fn watch_stdin(stop: Arc<Notify>) -> Outcome {
+    let watch = move || {
+        io::copy(&mut io::stdin().lock(), &mut io::sink()).ok();
+        stop.notify_one();
+    };
+    thread::Builder::new().name("stdin".to_owned()).spawn(watch).or_fail(Cause::Software)?;
+    Ok(())
 }
 
 fn options(args: &cli::Broker) -> Result<ServerOptions, Failure> {
@@ -62,6 +79,13 @@ fn options(args: &cli::Broker) -> Result<ServerOptions, Failure> {
         broker: BrokerOptions {
             epoch_ms: clock::wall_millis(),
             seed: RandomState::new().hash_one(listen),
+            // Quicker than Kafka's defaults: tests wait for both.
+            groups: GroupOptions { min_session_timeout: Duration::from_secs(1), ..GroupOptions::default() },
+            logs: LogOptions {
+                max_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX),
+                cleaner_backoff: Duration::from_secs(1),
+                ..LogOptions::default()
+            },
             ..BrokerOptions::default()
         },
         topics: args.topics.clone(),

@@ -407,6 +407,12 @@ pub struct Broker {
     /// Make a topic at the start; repeatable
     #[arg(short, long = "topic", value_name = "NAME[:PARTITIONS]")]
     pub topics: Vec<TopicSpec>,
+    /// Bytes of records that are kept; what is over it is refused, as by a broker whose disk is full
+    #[arg(short, long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1 << 20..))]
+    pub memory: u64,
+    /// End when the standard input does: with the process that started the broker
+    #[arg(long)]
+    pub until_stdin_ends: bool,
     /// Connections at a time; one more is closed at once
     #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,

@@ -13,7 +13,7 @@ use kafka_protocol::{
     protocol::{Decodable, Encodable as _, Message as _},
 };
 
-use super::careful::Careful;
+use super::{careful::Careful, older};
 use crate::broker::core::{ConnectionId, Request, Response};
 
 /// Why a frame is no request, or a response no frame.
@@ -112,24 +112,25 @@ fn body(api: ApiKey, version: i16, bytes: &mut Careful) -> anyhow::Result<Reques
 }
 
 /// Writes a response with its length before it.
-pub(super) fn encode(response: &Response) -> Result<Bytes, CodecError> {
-    let Response { correlation, api, version, body, .. } = response;
-    let version = match body {
+pub(super) fn encode(response: Response) -> Result<Bytes, CodecError> {
+    let Response { correlation, api, version, mut body, .. } = response;
+    let version = match &body {
         // Whoever asks in a version of the future is answered in the first one.
         ResponseKind::ApiVersions(answer) if answer.error_code == ResponseError::UnsupportedVersion.code() => 0,
-        _ => *version,
+        _ => version,
     };
+    older::fit(&mut body, version);
     let encoded = || {
         let mut frame = BytesMut::new();
         frame.put_i32(0);
-        let header = ResponseHeader::default().with_correlation_id(*correlation);
+        let header = ResponseHeader::default().with_correlation_id(correlation);
         header.encode(&mut frame, api.response_header_version(version))?;
         body.encode(&mut frame, version)?;
         let length = i32::try_from(frame.len() - size_of::<i32>())?;
         frame.get_mut(..size_of::<i32>()).unwrap_or_default().copy_from_slice(&length.to_be_bytes());
         Ok(frame.freeze())
     };
-    caught(encoded).map_err(|error| CodecError::Response(*api, version, error))
+    caught(encoded).map_err(|error| CodecError::Response(api, version, error))
 }
 
 /// A panic in the protocol crate is an error like any other: nothing of ours was touched.

@@ -98,8 +98,7 @@ impl Connection {
         if size > FREE {
             self.budget.enlarge(&mut room, size).await;
         }
-        let frame = codec::encode(&response)?;
-        drop(response);
+        let frame = codec::encode(response)?;
         self.write(frame).await
     }
 

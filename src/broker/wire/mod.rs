@@ -1,7 +1,8 @@
 //! The broker on the wire: any Kafka client speaks to the core over TCP.
 //!
 //! Files in reading order: `server` (the listener and the tasks), `connection` (one client), `inbound` (bytes into
-//! frames), `codec` (frames into requests, responses into frames), `careful` (what a length may claim), `hub` (the core
+//! frames), `codec` (frames into requests, responses into frames), `older` (what
+//! old versions cannot say), `careful` (what a length may claim), `hub` (the core
 //! among its connections, and its timers), `limits` (what one client may take).
 //!
 //! Invariants:
@@ -17,6 +18,7 @@ mod connection;
 mod hub;
 mod inbound;
 mod limits;
+mod older;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,8 @@
 //! Clients that speak as they should, and clients that do not.
 
+mod invent;
+mod requests;
+
 use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpStream},
