@@ -1,4 +1,4 @@
-//! One Apache Kafka broker for all Kafka tests of a process, however this machine can have one.
+//! One Apache Kafka broker for all Kafka tests of a process, however this machine can have one; and the embedded one.
 //!
 //! A test is a function that takes the broker: `fn(&Broker)` runs beside others, `fn(&mut Broker)` runs alone and may
 //! stop and start it. The borrow checker keeps the two apart. One that stops it for long has a broker of its own, so that
@@ -8,10 +8,10 @@ use std::{
     collections::HashSet,
     env,
     hash::{BuildHasher, Hasher, RandomState},
-    io::BufRead,
+    io::{BufRead, Write},
     net::TcpListener,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    process::{self, Command, Output},
+    process::{self, Child, Command, Output, Stdio},
     sync::{
         LazyLock, Mutex, PoisonError, RwLock,
         atomic::{AtomicUsize, Ordering},
@@ -86,6 +86,27 @@ pub fn own(name: &str, test: fn(&mut Broker)) -> Trial {
     })
 }
 
+/// A test against a process of the embedded broker, beside others. It needs nothing that this machine may not have.
+pub fn embedded(name: &str, test: fn(&Broker)) -> Trial {
+    Trial::test(short(name), move || {
+        let broker = EMBEDDED.as_ref().map_err(|error| Failed::from(error.as_str()))?;
+        test(&broker.read().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    })
+}
+
+/// [`embedded`], with Kafka's own tools: where they cannot be had, as without Java, it is ignored.
+pub fn embedded_with_java(name: &str, test: fn(&Broker)) -> Trial {
+    Trial::ignorable_test(short(name), move || {
+        let broker = EMBEDDED.as_ref().map_err(|error| Failed::from(error.as_str()))?;
+        if let Err(reason) = &*TOOLS {
+            return if required() { Err(Failed::from(reason)) } else { Ok(Completion::ignored_with(reason)) };
+        }
+        test(&broker.read().unwrap_or_else(PoisonError::into_inner));
+        Ok(Completion::Completed)
+    })
+}
+
 fn short(name: &str) -> &str {
     name.split_once("::").map_or(name, |(_crate, rest)| rest)
 }
@@ -113,11 +134,18 @@ static BROKER: LazyLock<Result<RwLock<Broker>, String>> = LazyLock::new(|| {
     broker.map(RwLock::new)
 });
 
-/// Ends the broker if a test had one started. Statics are never dropped, so `main` has to say it; when the process
-/// dies before that, kafka.sh's watch (jars) or testcontainers' (Docker) does it.
+/// Whether Kafka's own tools can be had, or why not.
+static TOOLS: LazyLock<Result<(), String>> = LazyLock::new(|| last_words(&kafka_sh(&["fetch"])));
+
+static EMBEDDED: LazyLock<Result<RwLock<Broker>, String>> = LazyLock::new(|| Broker::embedded().map(RwLock::new));
+
+/// Ends the brokers that tests had started. Statics are never dropped, so `main` has to say it; when the process dies
+/// before that, kafka.sh's watch (jars), testcontainers' (Docker) or the end of its input (embedded) does it.
 pub fn shut_down() {
-    if let Some(Ok(broker)) = LazyLock::get(&BROKER) {
-        broker.write().unwrap_or_else(PoisonError::into_inner).end();
+    for broker in [&BROKER, &EMBEDDED] {
+        if let Some(Ok(broker)) = LazyLock::get(broker) {
+            broker.write().unwrap_or_else(PoisonError::into_inner).end();
+        }
     }
 }
 
@@ -134,6 +162,8 @@ enum Origin {
     Given,
     Docker(Box<Container<GenericImage>>),
     Jars,
+    /// `stormglass broker`.
+    Embedded(Child),
 }
 
 impl Broker {
@@ -159,7 +189,27 @@ impl Broker {
             Origin::Given => {}
             Origin::Docker(container) => drop(container),
             Origin::Jars => drop(kafka_sh(&["stop", self.port()])),
+            Origin::Embedded(mut child) => {
+                child.kill().expect("the embedded broker runs");
+                child.wait().expect("the embedded broker ends");
+            }
         }
+    }
+
+    /// A new process of the embedded broker.
+    fn embedded() -> Result<Self, String> {
+        // The pipe to its input is never written to: when we are gone, by whatever end, it closes and the broker ends.
+        let mut child = Command::new(env!("CARGO_BIN_EXE_stormglass"))
+            .args(["broker", "--listen", "127.0.0.1:0", "--until-stdin-ends"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut said = String::new();
+        let stdout = child.stdout.take().ok_or("it has no output")?;
+        std::io::BufReader::new(stdout).read_line(&mut said).map_err(|error| error.to_string())?;
+        let bootstrap = said.trim_end().strip_prefix("listening on ").ok_or(format!("it said {said:?}"))?;
+        Ok(Self::at(bootstrap.to_owned(), Origin::Embedded(child)))
     }
 
     fn in_docker() -> Result<Self, String> {
@@ -194,14 +244,9 @@ impl Broker {
     fn from_jars() -> Result<Self, String> {
         // The watch ends the broker when this process is gone, even by SIGKILL.
         let output = kafka_sh(&["start", "0", "--watch", &process::id().to_string()]);
-        if output.status.success() {
-            let bootstrap = text(&output.stdout).trim().to_owned();
-            Ok(Self::at(bootstrap, Origin::Jars))
-        } else {
-            // Its last line is the sentence, what stands above are details.
-            let reason = output.stderr.lines().map_while(Result::ok).last().unwrap_or_default();
-            Err(reason)
-        }
+        last_words(&output)?;
+        let bootstrap = text(&output.stdout).trim().to_owned();
+        Ok(Self::at(bootstrap, Origin::Jars))
     }
 
     fn at(bootstrap: String, origin: Origin) -> Self {
@@ -213,6 +258,7 @@ impl Broker {
             Origin::Given => "KAFKA_BOOTSTRAP",
             Origin::Docker(_) => "Docker",
             Origin::Jars => "its jars",
+            Origin::Embedded(_) => return format!("the embedded broker at {}", self.bootstrap),
         };
         format!("Apache Kafka from {origin} at {}", self.bootstrap)
     }
@@ -229,7 +275,7 @@ impl Broker {
     /// Ends the broker gracefully; its data stays.
     pub fn stop(&mut self) {
         match &self.origin {
-            Origin::Given => unreachable!("tests that stop a given broker are ignored"),
+            Origin::Given | Origin::Embedded(_) => unreachable!("tests that stop a broker have Kafka's"),
             Origin::Docker(container) => container.stop().expect("Docker stops the broker"),
             Origin::Jars => succeeded("kafka.sh stop", kafka_sh(&["stop", self.port(), "--keep"])),
         }
@@ -242,7 +288,7 @@ impl Broker {
             return;
         }
         match &self.origin {
-            Origin::Given => unreachable!("tests that stop a given broker are ignored"),
+            Origin::Given | Origin::Embedded(_) => unreachable!("tests that stop a broker have Kafka's"),
             Origin::Docker(container) => container.start().expect("Docker starts the broker"),
             Origin::Jars => succeeded("kafka.sh start", kafka_sh(&["start", self.port()])),
         }
@@ -273,12 +319,23 @@ impl Broker {
             assert_eq!(code, Some(0), "{name}: {}", text(&stderr.unwrap_or_default()));
             return text(&stdout.expect("the tool's output"));
         }
-        let output = Command::new(KAFKA_SH)
+        self.tool_with_input(name, arguments, "")
+    }
+
+    /// [`Broker::tool`] with something on its standard input. Not inside of Docker.
+    pub fn tool_with_input(&self, name: &str, arguments: &[&str], input: &str) -> String {
+        let mut tool = Command::new(KAFKA_SH)
             .args(["tool", name])
             .args(arguments)
             .env("KAFKA_BOOTSTRAP", &self.bootstrap)
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .expect("kafka.sh runs");
+        // Short enough for the pipe; dropped, so that the tool sees its end.
+        tool.stdin.take().expect("its input").write_all(input.as_bytes()).expect("it is read");
+        let output = tool.wait_with_output().expect("the tool ends");
         assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
@@ -327,7 +384,8 @@ impl Broker {
         done.elements().iter().for_each(|element| element.error().expect("the records are deleted"));
     }
 
-    fn administer<T>(
+    /// Calls an admin client.
+    pub fn administer<T>(
         &self,
         call: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &AdminOptions) -> KafkaResult<T>,
     ) -> T {
@@ -537,6 +595,12 @@ pub fn pass(span: Duration) {
 
 fn kafka_sh(arguments: &[&str]) -> Output {
     Command::new(KAFKA_SH).args(arguments).output().expect("kafka.sh runs")
+}
+
+/// What kafka.sh ended with: its last line is the sentence, what stands above are details.
+fn last_words(output: &Output) -> Result<(), String> {
+    let reason = || output.stderr.lines().map_while(Result::ok).last().unwrap_or_default();
+    output.status.success().then_some(()).ok_or_else(reason)
 }
 
 fn succeeded(what: &str, output: Output) {

@@ -9,6 +9,7 @@ mod bad_input;
 mod broker;
 mod changelog;
 mod client;
+mod conformance;
 mod crashes;
 mod dead_letters;
 mod harness;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let trials = [
         outages::trials(),
         torture::trials(),
+        conformance::trials(),
         crashes::trials(),
         lineages::trials(),
         rebalance::trials(),
