@@ -11,7 +11,8 @@ use super::{
 
 /// Every batch is a segment, and compaction is always worth it.
 fn bench(configs: &[(&str, &str)]) -> Bench {
-    let always = [("cleanup.policy", "compact"), ("segment.bytes", "14"), ("min.cleanable.dirty.ratio", "0.0")];
+    let always =
+        [("cleanup.policy", "compact"), ("internal.segment.bytes", "14"), ("min.cleanable.dirty.ratio", "0.0")];
     Bench::new(&[&always[..], configs].concat())
 }
 
@@ -139,7 +140,8 @@ fn young_records_are_safe_for_the_minimum_lag() {
 #[test]
 fn compaction_gives_memory_back() {
     let options = LogOptions { max_bytes: 5_000, ..LogOptions::default() };
-    let configs = [("cleanup.policy", "compact"), ("segment.bytes", "14"), ("min.cleanable.dirty.ratio", "0.0")];
+    let configs =
+        [("cleanup.policy", "compact"), ("internal.segment.bytes", "14"), ("min.cleanable.dirty.ratio", "0.0")];
     let mut bench = Bench::with(options, &configs);
     for n in 0..200 {
         put(&mut bench, &[("a", Some(&n.to_string()))], Compression::None);

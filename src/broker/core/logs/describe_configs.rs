@@ -122,8 +122,9 @@ fn described(
         synonym.with_value(Some(value)).with_source(source)
     };
     let own = (from == source::TOPIC).then(|| synonym(definition.name, value.clone(), source::TOPIC));
-    let default = synonym(definition.synonym, StrBytes::from_static_str(definition.default), source::DEFAULT);
-    let synonyms = own.into_iter().chain([default]).filter(|_| request.include_synonyms).collect();
+    let default = (!definition.synonym.is_empty())
+        .then(|| synonym(definition.synonym, StrBytes::from_static_str(definition.default), source::DEFAULT));
+    let synonyms = own.into_iter().chain(default).filter(|_| request.include_synonyms).collect();
     let documentation = request.include_documentation.then(|| StrBytes::from_static_str(definition.documentation));
     DescribeConfigsResourceResult::default()
         .with_name(StrBytes::from_static_str(definition.name))

@@ -13,7 +13,7 @@ use kafka_protocol::{
 };
 
 use super::{
-    sample::{Bench, Sample, values},
+    sample::{Bench, Sample, decode, values},
     topics::named,
 };
 use crate::{
@@ -225,7 +225,7 @@ fn records_of_a_compacted_topic_cannot_be_deleted() {
 
 #[test]
 fn segments_go_by_age_and_size() {
-    let mut bench = Bench::new(&[("retention.ms", "600000"), ("segment.bytes", "14")]);
+    let mut bench = Bench::new(&[("retention.ms", "600000"), ("internal.segment.bytes", "14")]);
     bench.append(&Sample::values(&["old"]).at(super::sample::EPOCH_MS));
     bench.append(&Sample::values(&["young"]).at(super::sample::EPOCH_MS + 500_000));
     bench.now = Instant::ZERO + Duration::from_secs(601);
@@ -235,11 +235,31 @@ fn segments_go_by_age_and_size() {
     bench.answers();
     assert_eq!(bench.fetch(2, 0).log_start_offset, 2, "the last segment too");
     let size = Sample::values(&["x"]).encode().len();
-    let mut bench = Bench::new(&[("retention.bytes", &(2 * size).to_string()), ("segment.bytes", "14")]);
+    let mut bench = Bench::new(&[("retention.bytes", &(2 * size).to_string()), ("internal.segment.bytes", "14")]);
     (0..5).for_each(|_| drop(bench.produce(&Sample::values(&["x"]).encode())));
     bench.now = Instant::ZERO + Duration::from_secs(300);
     bench.answers();
     assert_eq!(bench.fetch(5, 0).log_start_offset, 3);
+}
+
+#[test]
+fn records_without_a_time_have_no_age() {
+    let mut bench = Bench::new(&[("retention.ms", "1000")]);
+    bench.append(&Sample::values(&["undated"]).at(-1));
+    bench.now = bench.now + Duration::from_secs(600);
+    bench.answers();
+    assert_eq!(bench.fetch(0, 0).log_start_offset, 0);
+}
+
+#[test]
+fn election_without_loss_begins_an_epoch_and_loses_nothing() {
+    let mut bench = Bench::new(&[]);
+    bench.append(&Sample::values(&["x"]));
+    bench.logs.elect_leaders();
+    bench.append(&Sample::values(&["y"]));
+    let records = decode(&bench.fetch(0, 0).records.unwrap());
+    let epochs: Vec<_> = records.iter().map(|record| (record.offset, record.partition_leader_epoch)).collect();
+    assert_eq!(epochs, [(0, 0), (1, 1)]);
 }
 
 #[test]

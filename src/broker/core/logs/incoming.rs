@@ -81,13 +81,10 @@ impl<'a> Incoming<'a> {
             return refuse(ResponseError::InvalidRecord, "There is no codec with this number");
         };
         check_header(&header)?;
-        let unpacked = unpack(codec, &sent[batch::OVERHEAD..], rules.max_unpacked).map_err(|why| match why {
+        let bound = rules.max_unpacked.min(rules.settings.max_unpacked);
+        let unpacked = unpack(codec, &sent[batch::OVERHEAD..], bound).map_err(|why| match why {
             CannotUnpack::Malformed => invalid("The records cannot be unpacked"),
-            CannotUnpack::TooLarge => Refused {
-                error: ResponseError::MessageTooLarge,
-                message: format!("The batch unpacks to more than {} bytes", rules.max_unpacked),
-                record: None,
-            },
+            CannotUnpack::TooLarge => invalid(&format!("The batch unpacks to more than {bound} bytes")),
         })?;
         let latest = check_records(&header, &unpacked, rules)?;
         let by_log = rules.settings.log_append_time;

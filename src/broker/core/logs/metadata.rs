@@ -24,6 +24,8 @@ use crate::broker::core::broker::NODE;
 pub(super) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// The same for the cluster: create, alter, describe, cluster action, describe and alter configs, idempotent write.
 const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
+/// From this version on a topic may be asked for by its id alone.
+const BY_ID_SINCE: i16 = 12;
 /// Nobody asked what everyone may do.
 const NOT_ASKED: i32 = i32::MIN;
 
@@ -45,7 +47,7 @@ impl Logs {
             None => self.topics().map(|(name, topic)| described(name, topic)).collect(),
             Some(asked) => {
                 let create = self.options.auto_create_topics && request.allow_auto_topic_creation;
-                asked.iter().map(|topic| self.described_topic(topic, create)).collect()
+                asked.iter().map(|topic| self.described_topic(topic, version, create)).collect()
             }
         };
         let operations = if_asked(request.include_topic_authorized_operations, TOPIC_OPERATIONS);
@@ -61,8 +63,11 @@ impl Logs {
             ))
     }
 
-    fn described_topic(&mut self, asked: &MetadataRequestTopic, create: bool) -> MetadataResponseTopic {
+    fn described_topic(&mut self, asked: &MetadataRequestTopic, version: i16, create: bool) -> MetadataResponseTopic {
         let failed = |error: ResponseError| MetadataResponseTopic::default().with_error_code(error.code());
+        if asked.name.is_none() && version < BY_ID_SINCE {
+            return failed(ResponseError::InvalidRequest).with_name(Some(named("")));
+        }
         let Some(name) = asked.name.as_ref().filter(|_| asked.topic_id == Uuid::nil()) else {
             let found = self.name_of(asked.topic_id).and_then(|name| self.topics.get_key_value(name));
             return found.map_or_else(

@@ -1,8 +1,10 @@
 //! Topics, their partitions and the batches in them. Batches stay as the client sent them, but for what a broker has to
 //! write: base offset, leader epoch, and the time where the log dates records.
 //!
-//! Files in reading order: `batch` (the header), `producers` (sequences, epochs, open transactions), `partition` (one
-//! log), `config` (what a topic can be told), `topics` (which there are); then what is asked of them.
+//! Files in reading order: `batch` (the header), `records` and `codec` (what is inside), `producers` (sequences, epochs,
+//! open transactions), `partition` (one log), `config` (what a topic can be told), `topics` (which there are). What is
+//! asked of them: `incoming` (what may be appended) and `produce`, `fetch`, `list_offsets`, `epochs`, `metadata`,
+//! `create_topics`, `delete`, `describe_configs`, `alter_configs`. What happens by itself: `retention`, `compaction`.
 //!
 //! Invariants:
 //! 1. Offsets grow by one a record and are never given twice, unless a fault loses the tail of a log.

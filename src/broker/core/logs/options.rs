@@ -10,8 +10,8 @@ pub struct LogOptions {
     pub max_bytes: usize,
     /// Partitions that all topics may have together: 10,000.
     pub max_partitions: usize,
-    /// Bytes that one batch may unpack to: 64 MiB. A batch that unpacks to more is refused with MESSAGE_TOO_LARGE. Kafka
-    /// unpacks as it goes and has no such bound.
+    /// Bytes that one batch may unpack to: 64 MiB. A batch that unpacks to more is refused with INVALID_RECORD, as by a
+    /// topic with that `max.decompressed.message.bytes`, which is 2 GiB by default.
     pub max_unpacked_batch: usize,
     /// `auto.create.topics.enable`: off, unlike Kafka's default. A misspelt topic is an error, not a new topic.
     pub auto_create_topics: bool,

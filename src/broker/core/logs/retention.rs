@@ -23,7 +23,9 @@ impl Partition {
             });
         }
         if let Some(age) = settings.retention_ms {
-            self.delete_segments(|segment| now_ms.saturating_sub(segment.largest_timestamp) > age);
+            // What has no time has no age.
+            let dated = |segment: &Segment| segment.largest_timestamp >= 0;
+            self.delete_segments(|s| dated(s) && now_ms.saturating_sub(s.largest_timestamp) > age);
         }
     }
 

@@ -90,12 +90,15 @@ fn batches_over_the_topics_limit_are_too_large() {
 }
 
 #[test]
-fn batch_that_unpacks_to_more_than_the_bound_is_too_large() {
+fn batch_that_unpacks_to_more_than_a_bound_is_invalid() {
     let options = LogOptions { max_unpacked_batch: 1 << 16, ..LogOptions::default() };
-    let mut bench = Bench::with(options, &[]);
-    for codec in [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd] {
-        let bomb = Sample::values(&[&"0".repeat(1 << 16)]).packed(codec).encode();
-        assert_eq!(bench.refused(&bomb), code(ResponseError::MessageTooLarge), "{codec:?}");
+    let of_the_broker = Bench::with(options, &[]);
+    let of_the_topic = Bench::new(&[("max.decompressed.message.bytes", "65536")]);
+    for mut bench in [of_the_broker, of_the_topic] {
+        for codec in [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd] {
+            let bomb = Sample::values(&[&"0".repeat(1 << 16)]).packed(codec).encode();
+            assert_eq!(bench.refused(&bomb), code(ResponseError::InvalidRecord), "{codec:?}");
+        }
     }
 }
 
@@ -113,7 +116,7 @@ fn full_memory_is_a_storage_error_and_nothing_acknowledged_is_dropped() {
 #[test]
 fn full_memory_lets_retention_make_room_first() {
     let options = LogOptions { max_bytes: 10_000, ..LogOptions::default() };
-    let mut bench = Bench::with(options, &[("retention.bytes", "2000"), ("segment.bytes", "1100")]);
+    let mut bench = Bench::with(options, &[("retention.bytes", "2000"), ("internal.segment.bytes", "1100")]);
     let sent = Sample::values(&[&"x".repeat(1000)]).encode();
     for offset in 0..50 {
         assert_eq!(bench.produce(&sent).base_offset, offset);

@@ -72,6 +72,9 @@ fn topics_are_refused_for_what_kafka_refuses_them_for() {
         (topic("n").with_configs(config("no.such.config", Some("1"))), ResponseError::InvalidConfig),
         (topic("n").with_configs(config("retention.ms", Some("soon"))), ResponseError::InvalidConfig),
         (topic("n").with_configs(config("retention.ms", Some("-2"))), ResponseError::InvalidConfig),
+        (topic("n").with_configs(config("segment.bytes", Some("1048575"))), ResponseError::InvalidConfig),
+        (topic("n").with_configs(config("compression.gzip.level", Some("0"))), ResponseError::InvalidConfig),
+        (topic("n").with_configs(config("min.cleanable.dirty.ratio", Some("1.1"))), ResponseError::InvalidConfig),
         (topic("n").with_configs(config("retention.ms", None)), ResponseError::InvalidConfig),
         (topic("n").with_configs(config("cleanup.policy", Some("delete,burn"))), ResponseError::InvalidConfig),
         (manual(1, 1), ResponseError::InvalidReplicaAssignment),
@@ -126,7 +129,10 @@ fn metadata_names_what_is_there_and_creates_nothing_by_default() {
     let by_id = MetadataRequestTopic::default().with_name(None).with_topic_id(all[0].topic_id);
     assert_eq!(metadata(&mut bench, Some(vec![by_id]))[0].name, Some(named("n")));
     let by_id = MetadataRequestTopic::default().with_name(None).with_topic_id(uuid::Uuid::from_u64_pair(1, 1));
-    assert_eq!(metadata(&mut bench, Some(vec![by_id]))[0].error_code, ResponseError::UnknownTopicId.code());
+    assert_eq!(metadata(&mut bench, Some(vec![by_id.clone()]))[0].error_code, ResponseError::UnknownTopicId.code());
+    let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
+    let Some(ResponseKind::Metadata(response)) = bench.ask(request, 11) else { panic!("no response") };
+    assert_eq!(response.topics[0].error_code, ResponseError::InvalidRequest.code(), "not yet in this version");
 }
 
 #[test]
