@@ -8,7 +8,7 @@ pub struct GroupOptions {
     /// `group.initial.rebalance.delay.ms`: how long an empty group waits for more members. Here 0, as everyone sets it
     /// for tests and demos; Kafka's own default is 3 s.
     pub initial_rebalance_delay: Duration,
-    /// `group.min.session.timeout.ms`: 6 s.
+    /// `group.min.session.timeout.ms`: here 1 s, as tests want short sessions; Kafka's own default is 6 s.
     pub min_session_timeout: Duration,
     /// `group.max.session.timeout.ms`: 30 min.
     pub max_session_timeout: Duration,
@@ -22,7 +22,7 @@ impl Default for GroupOptions {
     fn default() -> Self {
         Self {
             initial_rebalance_delay: Duration::ZERO,
-            min_session_timeout: Duration::from_secs(6),
+            min_session_timeout: Duration::from_secs(1),
             max_session_timeout: Duration::from_mins(30),
             max_size: usize::MAX,
             max_offset_metadata: 4096,
