@@ -198,7 +198,7 @@ mod tests {
 
     /// What the steps come to, and whether the run was refused.
     fn opened(error: ComponentError) -> (ComponentResult<CompanionStep>, bool) {
-        let (orders, obeyed) = mpsc::channel();
+        let (orders, obeyed) = mpsc::sync_channel(1);
         let (told, news) = mpsc::sync_channel(8);
         let mut keeper = Keeper::new(Box::new(Shut(error)), obeyed, told);
         orders.send(KeeperOrder::Restore).unwrap();
