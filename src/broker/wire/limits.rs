@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct Limits {
     /// Bytes of a request; Kafka's `socket.request.max.bytes`. Default: 100 MiB.
     pub frame: usize,
-    /// Bytes of all requests and responses that are on their way, but for [`FREE`] of each connection; Kafka's
+    /// Bytes of all requests and responses that are on their way, but for 64 KiB of each connection; Kafka's
     /// `queued.max.request.bytes`. Never below `frame`. Default: 256 MiB.
     pub in_flight: usize,
     /// Connections; one more is closed at once. Default: 900, which fits into the usual 1024 open files of a process.
