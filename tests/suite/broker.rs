@@ -80,3 +80,35 @@ fn other_machines_are_let_in_only_if_it_is_said() {
     assert!(said.contains("say with --advertise HOST where clients find the broker"), "{said}");
     start(&["--listen", "0.0.0.0:0", "--allow-remote", "--advertise", "localhost"]);
 }
+
+#[test]
+fn it_ends_with_its_parent_if_it_is_told_so() {
+    let mut broker =
+        Started(command(&["--listen", "127.0.0.1:0", "--until-stdin-ends"]).stdin(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(broker.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(broker.0.try_wait().unwrap().is_none(), "it runs as long as its parent does");
+    // As the kernel does for a parent that is gone.
+    drop(broker.0.stdin.take());
+    assert_eq!(broker.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn topics_are_made_before_anybody_is_let_in() {
+    let (_broker, address) = start(&["--listen", "127.0.0.1:0", "--topic", "words:3", "--topic", "counts"]);
+    let mut client = TcpStream::connect(address).unwrap();
+    // Metadata of all topics, version 1.
+    client.write_all(b"\x00\x00\x00\x0e\x00\x03\x00\x01\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff").unwrap();
+    let mut length = [0; 4];
+    client.read_exact(&mut length).unwrap();
+    let mut answer = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
+    client.read_exact(&mut answer).unwrap();
+    for name in ["words", "counts"] {
+        assert!(answer.windows(name.len()).any(|bytes| bytes == name.as_bytes()), "{name} is not there");
+    }
+    for (topic, sentence) in [("a b", "topic a b cannot be made: "), ("words:0", "with one partition or more")] {
+        let (code, said) = refused(&["--listen", "127.0.0.1:0", "--topic", topic]);
+        assert_eq!(code, Some(64), "{said}");
+        assert!(said.contains(sentence), "{said}");
+    }
+}
