@@ -129,7 +129,7 @@ impl Batch {
         let mut adopted = Header {
             base_offset: at.offset,
             leader_epoch: at.leader_epoch,
-            attributes: header.attributes | kind,
+            attributes: header.attributes & !LOG_APPEND_TIME | kind,
             max_timestamp: dated.max_timestamp,
             ..header
         };

@@ -157,6 +157,9 @@ impl Logs {
         let (name, _) = self.fetched_topic(topic, version).ok_or(unknown_topic)?;
         let partition = self.partition(name, fetch.partition).ok_or(unknown)?;
         check_epoch(partition, fetch.current_leader_epoch)?;
+        if fetch.partition_max_bytes < 0 {
+            return Err(ResponseError::UnknownServerError);
+        }
         if (partition.start()..=partition.end()).contains(&fetch.fetch_offset) {
             Ok(partition)
         } else {
@@ -207,12 +210,10 @@ impl Logs {
     }
 }
 
+/// There are no sessions to go on with; a whole request may end one or ask for one.
 fn refusal_of_session(request: &FetchRequest) -> Option<ResponseError> {
-    match (request.session_id, request.session_epoch) {
-        (0, -1 | 0) => None,
-        (0, _) => Some(ResponseError::InvalidFetchSessionEpoch),
-        _ => Some(ResponseError::FetchSessionIdNotFound),
-    }
+    let whole = matches!(request.session_epoch, -1 | 0);
+    (!whole).then_some(ResponseError::FetchSessionIdNotFound)
 }
 
 fn failed(error: ResponseError) -> PartitionData {
@@ -221,6 +222,7 @@ fn failed(error: ResponseError) -> PartitionData {
         .with_high_watermark(-1)
         .with_last_stable_offset(-1)
         .with_log_start_offset(-1)
+        .with_aborted_transactions(None)
         .with_records(Some(Bytes::new()))
 }
 

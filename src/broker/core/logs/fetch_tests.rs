@@ -119,7 +119,7 @@ fn first_batch_comes_whatever_its_size_and_no_second_over_the_bounds() {
     assert_eq!(count(2 * size, 1000), 2);
     assert_eq!(count(1000, 2 * size + 1), 2);
     assert_eq!(count(3 * size, 3 * size), 3);
-    assert_eq!(count(-1, -1), 1);
+    assert_eq!(count(-1, 1000), 1);
 }
 
 #[test]
@@ -163,7 +163,8 @@ fn fetch_sessions_are_not_begun_and_unknown_ones_refused() {
     };
     assert_eq!(ask(0, 0), (0, 0));
     assert_eq!(ask(7, 1).0, ResponseError::FetchSessionIdNotFound.code());
-    assert_eq!(ask(0, 1).0, ResponseError::InvalidFetchSessionEpoch.code());
+    assert_eq!(ask(0, 1).0, ResponseError::FetchSessionIdNotFound.code());
+    assert_eq!(ask(7, -1), (0, 0), "the end of a session comes with a whole request");
 }
 
 #[test]

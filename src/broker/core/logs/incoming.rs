@@ -38,9 +38,10 @@ pub(super) struct Rules<'a> {
     pub(super) now_ms: i64,
     /// Bytes that a batch may unpack to.
     pub(super) max_unpacked: usize,
-    /// The version of the produce request.
-    pub(super) version: i16,
 }
+
+/// The version of produce requests from which batches may be packed with zstd (KIP-110).
+const ZSTD_SINCE: i16 = 7;
 
 /// A batch that may be appended, as far as it can be seen from the batch alone.
 #[derive(Debug)]
@@ -51,21 +52,11 @@ pub(super) struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// Checks what a producer sent for one partition.
-    pub(super) fn check(sent: &'a [u8], rules: &Rules<'_>) -> Result<Self, Refused> {
-        let header = one_batch(sent)?;
-        let codec = header.compression();
-        if rules.version < 7 && codec == Some(Compression::Zstd) {
-            return refuse(
-                ResponseError::UnsupportedCompressionType,
-                "zstd needs a produce request of version 7 or later",
-            );
-        }
+    /// Checks the one batch that a producer sent for a partition.
+    pub(super) fn check(sent: &'a [u8], header: Header, rules: &Rules<'_>) -> Result<Self, Refused> {
         if header.base_offset != 0 {
-            return refuse(
-                ResponseError::InvalidRecord,
-                format!("The base offset should be 0, but it is {}", header.base_offset),
-            );
+            let message = format!("The base offset should be 0, but it is {}", header.base_offset);
+            return refuse(ResponseError::InvalidRecord, message);
         }
         let most = rules.settings.max_message_bytes;
         if sent.len() > most {
@@ -77,13 +68,18 @@ impl<'a> Incoming<'a> {
         if !batch::is_intact(sent, &header) {
             return refuse(ResponseError::CorruptMessage, format!("Record is corrupt (stored crc = {})", header.crc));
         }
-        let Some(codec) = codec else {
-            return refuse(ResponseError::InvalidRecord, "There is no codec with this number");
+        // As Kafka says it: it has no error of its own for what no codec can read.
+        let Some(codec) = header.compression() else {
+            return refuse(ResponseError::UnknownServerError, "There is no codec with this number");
         };
         check_header(&header)?;
         let bound = rules.max_unpacked.min(rules.settings.max_unpacked);
         let unpacked = unpack(codec, &sent[batch::OVERHEAD..], bound).map_err(|why| match why {
-            CannotUnpack::Malformed => invalid("The records cannot be unpacked"),
+            CannotUnpack::Malformed => Refused {
+                error: ResponseError::UnknownServerError,
+                message: "The records cannot be unpacked".to_owned(),
+                record: None,
+            },
             CannotUnpack::TooLarge => invalid(&format!("The batch unpacks to more than {bound} bytes")),
         })?;
         let latest = check_records(&header, &unpacked, rules)?;
@@ -120,35 +116,49 @@ fn invalid(message: &str) -> Refused {
     Refused { error: ResponseError::InvalidRecord, message: message.to_owned(), record: None }
 }
 
-/// Exactly one batch of format v2, with nothing after it.
-fn one_batch(sent: &[u8]) -> Result<Header, Refused> {
-    let none = || invalid("Produce requests must have exactly one record batch per partition");
-    let length = sent.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes).ok_or_else(none)?;
+/// The one batch of format v2 that a producer sends for a partition, and its header. What follows it and is too short for
+/// another is left out.
+pub(super) fn one_batch(sent: &[u8], version: i16) -> Result<(&[u8], Header), Refused> {
+    let one = || invalid("Produce requests must have exactly one record batch per partition");
+    let (batch, rest) = next_batch(sent)?.ok_or_else(one)?;
+    if batch[batch::MAGIC_AT] != 2 {
+        return refuse(ResponseError::InvalidRecord, "Only batches with magic version 2 are allowed");
+    }
+    let header = Header::read(batch);
+    let codec = header.and_then(|header| header.compression());
+    if version < ZSTD_SINCE && codec == Some(Compression::Zstd) {
+        return refuse(ResponseError::UnsupportedCompressionType, "zstd needs a produce request of a later version");
+    }
+    if next_batch(rest)?.is_some() {
+        return Err(one());
+    }
+    let size = batch.len();
+    let short = || Refused {
+        error: ResponseError::CorruptMessage,
+        message: format!("The batch has {size} bytes, fewer than its header"),
+        record: None,
+    };
+    header.map(|header| (batch, header)).ok_or_else(short)
+}
+
+/// A batch, and what follows it.
+type Cut<'a> = (&'a [u8], &'a [u8]);
+
+/// The next batch, of whatever format, and what follows it; `None`: not a whole one (Kafka's `ByteBufferLogInputStream`).
+fn next_batch(sent: &[u8]) -> Result<Option<Cut<'_>>, Refused> {
+    let length = sent.get(8..batch::LOG_OVERHEAD).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
+    let Some(length) = length else { return Ok(None) };
     // The smallest record of the first format.
     if length < 14 {
-        return refuse(
-            ResponseError::CorruptMessage,
-            format!("Record size {length} is less than the minimum record overhead (14)"),
-        );
+        let message = format!("Record size {length} is less than the minimum record overhead (14)");
+        return refuse(ResponseError::CorruptMessage, message);
     }
-    match sent.get(batch::MAGIC_AT).ok_or_else(none)? {
-        0 | 1 => return refuse(ResponseError::InvalidRecord, "Only batches with magic version 2 are allowed"),
-        2 => {}
-        magic => {
-            return refuse(
-                ResponseError::CorruptMessage,
-                format!("Invalid magic found in record: {}", magic.cast_signed()),
-            );
-        }
+    if let Some(magic @ 3..) = sent.get(batch::MAGIC_AT) {
+        let message = format!("Invalid magic found in record: {}", magic.cast_signed());
+        return refuse(ResponseError::CorruptMessage, message);
     }
     let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(batch::LOG_OVERHEAD);
-    if size != sent.len() {
-        return Err(none());
-    }
-    Header::read(sent).map_or_else(
-        || refuse(ResponseError::CorruptMessage, format!("The batch has {size} bytes, fewer than its header")),
-        Ok,
-    )
+    Ok(sent.split_at_checked(size))
 }
 
 fn check_header(header: &Header) -> Result<(), Refused> {
@@ -174,19 +184,20 @@ fn check_header(header: &Header) -> Result<(), Refused> {
 /// Walks through the records; the latest time among them.
 fn check_records(header: &Header, unpacked: &[u8], rules: &Rules<'_>) -> Result<i64, Refused> {
     let settings = rules.settings;
-    if header.is_log_append_time() {
-        return refuse(ResponseError::InvalidTimestamp, "Producer should not set timestamp type to LogAppendTime");
-    }
     let earliest = rules.now_ms.saturating_sub(settings.timestamp_before_max_ms);
     let dates = earliest..=rules.now_ms.saturating_add(settings.timestamp_after_max_ms);
     let (mut latest, mut index) = (-1, 0);
     for record in Records::new(unpacked) {
         let record = record.map_err(|_| invalid("A record is malformed"))?;
-        let timestamp = header.base_timestamp.saturating_add(record.timestamp_delta);
+        let created = header.base_timestamp.saturating_add(record.timestamp_delta);
+        let timestamp = if header.is_log_append_time() { header.max_timestamp } else { created };
         let fault = if record.offset_delta != index {
             Some((ResponseError::InvalidRecord, "The offset deltas of a batch count from 0".to_owned()))
         } else if settings.compact && record.key.is_none() {
             Some((ResponseError::InvalidRecord, "Compacted topic cannot accept message without key".to_owned()))
+        } else if settings.log_append_time && header.is_log_append_time() {
+            let message = "Producer should not set timestamp type to LogAppendTime".to_owned();
+            Some((ResponseError::InvalidTimestamp, message))
         } else if !settings.log_append_time && timestamp != -1 && !dates.contains(&timestamp) {
             let (from, to) = (dates.start(), dates.end());
             let message = format!("Timestamp {timestamp} is out of range. It should be within [{from}, {to}]");

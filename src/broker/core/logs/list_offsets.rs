@@ -30,6 +30,17 @@ mod special {
     pub(super) const LATEST_TIERED: i64 = -5;
 }
 
+/// The version of requests from which something can be asked for; `None`: it cannot.
+const fn since(asked: i64) -> Option<i16> {
+    match asked {
+        special::MAX_TIMESTAMP => Some(7),
+        special::EARLIEST_LOCAL => Some(8),
+        special::LATEST_TIERED => Some(9),
+        special::EARLIEST.. => Some(0),
+        _ => None,
+    }
+}
+
 /// An offset with its time, -1 if that was not asked for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
@@ -81,12 +92,16 @@ impl Partition {
 
 impl Logs {
     /// Answers ListOffsets.
-    pub(in crate::broker::core) fn list_offsets(&self, request: &ListOffsetsRequest) -> ListOffsetsResponse {
+    pub(in crate::broker::core) fn list_offsets(
+        &self,
+        request: &ListOffsetsRequest,
+        version: i16,
+    ) -> ListOffsetsResponse {
         let isolation = Isolation::from(request.isolation_level);
         let topics = request.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|asked| {
                 let answer = ListOffsetsPartitionResponse::default().with_partition_index(asked.partition_index);
-                match self.find_offset(&topic.name, asked, isolation) {
+                match self.find_offset(&topic.name, asked, (isolation, version)) {
                     Ok((Some(Found { timestamp, offset }), epoch)) => {
                         answer.with_timestamp(timestamp).with_offset(offset).with_leader_epoch(epoch)
                     }
@@ -105,11 +120,11 @@ impl Logs {
         &self,
         topic: &TopicName,
         asked: &ListOffsetsPartition,
-        isolation: Isolation,
+        (isolation, version): (Isolation, i16),
     ) -> Result<(Option<Found>, i32), ResponseError> {
         let partition = self.partition(topic, asked.partition_index).ok_or(ResponseError::UnknownTopicOrPartition)?;
         check_epoch(partition, asked.current_leader_epoch)?;
-        if asked.timestamp < special::LATEST_TIERED {
+        if since(asked.timestamp).is_none_or(|since| version < since) {
             return Err(ResponseError::UnsupportedVersion);
         }
         let found = partition.find_offset(asked.timestamp, isolation, self.options.max_unpacked_batch);

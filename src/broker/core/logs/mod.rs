@@ -150,7 +150,7 @@ impl Logs {
         let response: ResponseKind = match request {
             RequestKind::Produce(produce) => return Some(self.produce(produce, version, transactions, now)),
             RequestKind::Fetch(fetch) => return Some(self.fetch(ticket, fetch, version, now)),
-            RequestKind::ListOffsets(list) => self.list_offsets(list).into(),
+            RequestKind::ListOffsets(list) => self.list_offsets(list, version).into(),
             RequestKind::Metadata(metadata) => self.metadata(metadata, version).into(),
             RequestKind::CreateTopics(create) => self.create_topics(create).into(),
             RequestKind::DeleteTopics(delete) => self.delete_topics(delete).into(),

@@ -13,7 +13,7 @@ use kafka_protocol::{
 use super::{
     Logs, OpenTransactions, TransactionalWrite,
     batch::{Batch, Header},
-    incoming::{Incoming, Refused, Rules},
+    incoming::{Incoming, Refused, Rules, one_batch},
 };
 use crate::{broker::core::request::Reply, clock::Instant};
 
@@ -35,6 +35,25 @@ struct Written {
     /// -1: the producer dated it.
     log_append_time: i64,
     start: i64,
+}
+
+/// What a producer is told of a batch that is not.
+struct NotWritten {
+    why: Refused,
+    /// Where the log starts that refuses it; -1: it did not come so far.
+    start: i64,
+}
+
+impl From<Refused> for NotWritten {
+    fn from(why: Refused) -> Self {
+        Self { why, start: -1 }
+    }
+}
+
+impl From<ResponseError> for NotWritten {
+    fn from(error: ResponseError) -> Self {
+        Refused::from(error).into()
+    }
 }
 
 impl Logs {
@@ -75,19 +94,36 @@ impl Logs {
         write: &Write<'_>,
         transactions: &dyn OpenTransactions,
         now: Instant,
+    ) -> Result<Written, NotWritten> {
+        let partition = self.partition(write.topic, write.partition).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        let (sent, header) = one_batch(&write.records, write.version)?;
+        let opens = header.has_producer() && header.is_transactional();
+        if opens && !partition.in_transaction(header.producer_id, header.producer_epoch) {
+            admitted(write, &header, transactions)?;
+        }
+        let start = partition.start();
+        self.append_batch(write, (sent, header), now).map_err(|why| match why.error {
+            ResponseError::CorruptMessage | ResponseError::MessageTooLarge | ResponseError::KafkaStorageError => {
+                why.into()
+            }
+            _ => NotWritten { why, start },
+        })
+    }
+
+    fn append_batch(
+        &mut self,
+        write: &Write<'_>,
+        (sent, header): (&[u8], Header),
+        now: Instant,
     ) -> Result<Written, Refused> {
         let partition = self.partition(write.topic, write.partition).ok_or(ResponseError::UnknownTopicOrPartition)?;
         let topic = self.topic(write.topic).ok_or(ResponseError::UnknownTopicOrPartition)?;
         let now_ms = self.wall_ms(now);
-        let Write { version, .. } = *write;
-        let rules = Rules { settings: &topic.settings, now_ms, max_unpacked: self.options.max_unpacked_batch, version };
-        let incoming = Incoming::check(&write.records, &rules)?;
+        let rules = Rules { settings: &topic.settings, now_ms, max_unpacked: self.options.max_unpacked_batch };
+        let incoming = Incoming::check(sent, header, &rules)?;
         let header = &incoming.header;
         let (log_append_time, start) = (incoming.log_append_time().unwrap_or(-1), partition.start());
         if header.has_producer() {
-            if header.is_transactional() && !partition.in_transaction(header.producer_id, header.producer_epoch) {
-                admitted(write, header, transactions)?;
-            }
             if let Some(known) = partition.producers.duplicate(header) {
                 return Ok(Written { base_offset: known.base_offset, log_append_time: known.max_timestamp, start });
             }
@@ -133,13 +169,13 @@ fn admitted(write: &Write<'_>, header: &Header, transactions: &dyn OpenTransacti
     }
 }
 
-fn told(written: Result<Written, Refused>) -> PartitionProduceResponse {
+fn told(written: Result<Written, NotWritten>) -> PartitionProduceResponse {
     match written {
         Ok(Written { base_offset, log_append_time, start }) => PartitionProduceResponse::default()
             .with_base_offset(base_offset)
             .with_log_append_time_ms(log_append_time)
             .with_log_start_offset(start),
-        Err(Refused { error, message, record }) => {
+        Err(NotWritten { why: Refused { error, message, record }, start }) => {
             let message = StrBytes::from_string(message);
             let blame = record.map(|index| {
                 let blame = BatchIndexAndErrorMessage::default().with_batch_index(index);
@@ -149,7 +185,7 @@ fn told(written: Result<Written, Refused>) -> PartitionProduceResponse {
                 .with_error_code(error.code())
                 .with_base_offset(-1)
                 .with_log_append_time_ms(-1)
-                .with_log_start_offset(-1)
+                .with_log_start_offset(start)
                 .with_record_errors(blame.into_iter().collect())
                 .with_error_message(Some(message))
         }

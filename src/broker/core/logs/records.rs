@@ -39,7 +39,8 @@ impl<'a> Records<'a> {
         let timestamp_delta = varlong(&mut body)?;
         let offset_delta = varint(&mut body)?;
         let (key, value) = (field(&mut body)?, field(&mut body)?);
-        for _ in 0..varint(&mut body)? {
+        let headers = u32::try_from(varint(&mut body)?).map_err(|_| Malformed)?;
+        for _ in 0..headers {
             field(&mut body)?.ok_or(Malformed)?;
             field(&mut body)?;
         }
@@ -67,12 +68,9 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
     rest.split_off(..length).ok_or(Malformed)
 }
 
-/// Bytes behind their length; -1 for none.
+/// Bytes behind their length; a negative one for none.
 fn field<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Malformed> {
-    match varint(rest)? {
-        -1 => Ok(None),
-        length => take(rest, usize::try_from(length).map_err(|_| Malformed)?).map(Some),
-    }
+    usize::try_from(varint(rest)?).map_or(Ok(None), |length| take(rest, length).map(Some))
 }
 
 fn varint(rest: &mut &[u8]) -> Result<i32, Malformed> {

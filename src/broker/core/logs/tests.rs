@@ -56,7 +56,10 @@ fn wrong_checksums_and_sizes_are_corrupt_and_other_formats_invalid() {
     assert_eq!(bench.refused(&sent.slice(..sent.len() - 1)), code(ResponseError::InvalidRecord));
     assert_eq!(bench.refused(&[&sent[..], &sent].concat().into()), code(ResponseError::InvalidRecord));
     assert_eq!(bench.refused(&Bytes::new()), code(ResponseError::InvalidRecord));
+    assert_eq!(bench.refused(&[&sent[..], &[0; 20]].concat().into()), code(ResponseError::CorruptMessage));
     assert_eq!(bench.fetch(0, 0).high_watermark, 0);
+    assert_eq!(bench.produce(&[&sent[..], &[0; 5]].concat().into()).error_code, 0, "too short for another");
+    assert_eq!(bench.fetch(0, 0).records.unwrap().len(), sent.len());
 }
 
 #[test]
@@ -71,8 +74,6 @@ fn headers_that_do_not_fit_their_records_are_invalid() {
     assert_eq!(bench.refused(&tampered(&sample, 57, &count(0), true)), invalid, "count");
     assert_eq!(bench.refused(&tampered(&sample, 57, &count(-1), true)), invalid, "count");
     assert_eq!(bench.refused(&tampered(&sample, 21, &[0, 0x20], true)), invalid, "control batch");
-    assert_eq!(bench.refused(&tampered(&sample, 21, &[0, 7], true)), invalid, "codec");
-    assert_eq!(bench.refused(&tampered(&sample, 21, &[0, 1], true)), invalid, "records that are not packed");
     assert_eq!(bench.refused(&tampered(&sample, 61, &[99], true)), invalid, "length of a record");
     // Three records are said to be there in both places, and two are.
     let mut sent = tampered(&sample, 23, &two, true).to_vec();
@@ -80,6 +81,35 @@ fn headers_that_do_not_fit_their_records_are_invalid() {
     let crc = crc32c::crc32c(&sent[21..]).to_be_bytes();
     sent[17..21].copy_from_slice(&crc);
     assert_eq!(bench.refused(&sent.into()), invalid, "records that are missing");
+}
+
+#[test]
+fn what_no_codec_reads_is_an_error_without_a_name() {
+    let mut bench = Bench::new(&[]);
+    for codec in [1, 2, 3, 4, 5, 7] {
+        let sent = tampered(&Sample::values(&["a", "b"]), 21, &[0, codec], true);
+        assert_eq!(bench.refused(&sent), code(ResponseError::UnknownServerError), "{codec}");
+    }
+}
+
+#[test]
+fn refusal_by_the_log_tells_where_it_starts() {
+    let mut bench = Bench::new(&[]);
+    let sample = Sample::values(&["a"]);
+    assert_eq!(bench.produce(&tampered(&sample, 0, &[0, 0, 0, 0, 0, 0, 0, 7], true)).log_start_offset, 0);
+    assert_eq!(bench.produce(&tampered(&sample, 65, b"x", false)).log_start_offset, -1);
+    assert_eq!(bench.produce(&Bytes::new()).log_start_offset, -1);
+}
+
+#[test]
+fn producer_that_claims_the_logs_time_is_believed_where_it_dates_records() {
+    let sent = tampered(&Sample::values(&["a"]), 21, &[0, 8], true);
+    let mut bench = Bench::new(&[]);
+    assert_eq!(bench.produce(&sent).error_code, 0);
+    let got = decode(&bench.fetch(0, 0).records.unwrap());
+    assert_eq!((got[0].timestamp_type, got[0].timestamp), (TimestampType::Creation, EPOCH_MS));
+    let mut bench = Bench::new(&[("message.timestamp.type", "LogAppendTime")]);
+    assert_eq!(bench.refused(&sent), code(ResponseError::InvalidTimestamp));
 }
 
 #[test]
@@ -198,6 +228,23 @@ fn offsets_are_found_by_time_inside_batches() {
     assert_eq!(list_offset(&mut bench, -3, 0), (5, EPOCH_MS + 10_002));
     assert_eq!(list_offset(&mut bench, -2, 0), (0, -1));
     assert_eq!(list_offset(&mut bench, -1, 0), (9, -1));
+}
+
+#[test]
+fn special_offsets_are_unknown_before_their_versions() {
+    let mut bench = Bench::new(&[]);
+    let mut ask = |timestamp, version| {
+        let partition = list::ListOffsetsPartition::default().with_timestamp(timestamp).with_current_leader_epoch(-1);
+        let topic = list::ListOffsetsTopic::default().with_name(Bench::topic()).with_partitions(vec![partition]);
+        let request = ListOffsetsRequest::default().with_topics(vec![topic]);
+        let Some(ResponseKind::ListOffsets(response)) = bench.ask(request, version) else { panic!("no response") };
+        response.topics[0].partitions[0].error_code
+    };
+    for (timestamp, since) in [(-3, 7), (-4, 8), (-5, 9)] {
+        assert_eq!(ask(timestamp, since - 1), code(ResponseError::UnsupportedVersion));
+        assert_eq!(ask(timestamp, since), 0);
+    }
+    assert_eq!(ask(-6, 10), code(ResponseError::UnsupportedVersion));
 }
 
 #[test]
