@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     broker::{
-        core::{BrokerOptions, GroupOptions, LogOptions},
+        core::{BrokerOptions, LogOptions},
         wire::{Limits, Server, ServerError, ServerOptions},
     },
     clock,
@@ -79,10 +79,9 @@ fn options(args: &cli::Broker) -> Result<ServerOptions, Failure> {
         broker: BrokerOptions {
             epoch_ms: clock::wall_millis(),
             seed: RandomState::new().hash_one(listen),
-            // Quicker than Kafka's defaults: tests wait for both.
-            groups: GroupOptions { min_session_timeout: Duration::from_secs(1), ..GroupOptions::default() },
             logs: LogOptions {
                 max_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX),
+                // Quicker than by Kafka's default: tests wait for it.
                 cleaner_backoff: Duration::from_secs(1),
                 ..LogOptions::default()
             },

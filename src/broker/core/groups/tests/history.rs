@@ -12,9 +12,12 @@ use kafka_protocol::{
     protocol::StrBytes,
 };
 
-use super::super::{Caller, GroupOptions, Groups};
 use crate::{
-    broker::core::{Ticket, request::Answers},
+    broker::core::{
+        Ticket,
+        groups::{Caller, GroupOptions, Groups},
+        request::Answers,
+    },
     clock::Instant,
 };
 

@@ -62,7 +62,7 @@ fn newcomer_that_waits_for_five_minutes_is_told_to_ask_again() {
     slow.rebalance_timeout_ms = 600_000;
     slow.member_id = super::history::text(&old);
     slow.protocols[0].metadata = bytes::Bytes::from_static(b"changed");
-    let caller = super::super::Caller {
+    let caller = crate::broker::core::groups::Caller {
         ticket: crate::broker::core::Ticket(1_000),
         version: 9,
         client_id: super::history::text("c"),
