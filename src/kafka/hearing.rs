@@ -216,6 +216,7 @@ impl KafkaSpout {
     /// A partition goes to another member.
     pub(super) fn leave(&mut self, id: &TopicPartition) {
         let Some((started, unfinished)) = self.take_out(id) else { return };
+        self.has_left |= self.begun;
         if let Some(started) = started {
             self.left.insert(id.clone(), started);
         }

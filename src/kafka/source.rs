@@ -84,6 +84,8 @@ pub struct KafkaSpout {
     pub(super) starts: Vec<SourceStart>,
     /// `starts` was told: the stores are restored to match it.
     pub(super) begun: bool,
+    /// A partition has left since: what is in the stores of its records has no position any more.
+    pub(super) has_left: bool,
     /// The component.
     pub(super) name: String,
     /// The most bytes of metadata that the broker is known, or believed, to take.
@@ -143,6 +145,7 @@ impl KafkaSpout {
             frozen: Vec::new(),
             starts: Vec::new(),
             begun: false,
+            has_left: false,
             name: String::new(),
             metadata_budget: commit_metadata::BUDGET,
             ahead: None,
@@ -344,7 +347,10 @@ impl Spout for KafkaSpout {
         Ok(self.begun.then(|| self.starts.clone()))
     }
 
-    fn frozen(&mut self) -> Vec<SourcePosition> {
+    fn frozen(&mut self) -> ComponentResult<Vec<SourcePosition>> {
+        if self.has_left {
+            self.broken.clone().map_or(Ok(()), Err)?;
+        }
         // What was emitted since the freeze may be in the stores: of partitions that were frozen, and of those that came
         // later.
         let started = |of: &Frozen| {
@@ -362,7 +368,7 @@ impl Spout for KafkaSpout {
         };
         let later = self.live().filter(|partition| self.frozen.iter().all(|of| of.partition != partition.id));
         let later: Vec<_> = later.filter_map(Partition::freeze).collect();
-        self.frozen.iter().chain(&later).map(position).collect()
+        Ok(self.frozen.iter().chain(&later).map(position).collect())
     }
 
     fn commit(&mut self, number: CommitNumber) -> ComponentResult {

@@ -33,7 +33,7 @@ impl Executor {
                 self.answer(step);
             }
             CommitStep::Deliver(_) => {
-                self.tell_positions();
+                self.tell_positions()?;
                 for task in &mut self.tasks {
                     if let Kind::Sink(sink) = &mut task.kind {
                         guarded(&task.context, || sink.sink.flush(now))?;

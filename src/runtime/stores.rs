@@ -59,16 +59,18 @@ impl Executor {
 
     /// Tells where the spouts stood at the freeze. After every store was handed over: so no record that has left its
     /// traces in one was emitted after what is told here as started.
-    pub(super) fn tell_positions(&mut self) {
+    pub(super) fn tell_positions(&mut self) -> Result<(), EngineError> {
         if !self.keeps {
-            return;
+            return Ok(());
         }
-        let positions = self.tasks.iter_mut().filter_map(|task| match &mut task.kind {
-            Kind::Spout(spout) => Some(spout.spout.frozen()),
-            Kind::Bolt(_) | Kind::AckingBolt(_) | Kind::Sink(_) => None,
-        });
-        let positions = positions.flatten().collect();
+        let mut positions = Vec::new();
+        for task in &mut self.tasks {
+            if let Kind::Spout(spout) = &mut task.kind {
+                positions.extend(guarded(&task.context, || spout.spout.frozen())?);
+            }
+        }
         self.report(Report::Positions(positions));
+        Ok(())
     }
 
     fn report(&self, report: Report) {

@@ -131,8 +131,12 @@ pub trait Spout: Send {
     /// Where every partition stood at the last `freeze`, and how far it has been started *by now*: what the stores' flush
     /// is written with. It is asked for after every store was handed over, so that no record has left its traces in one
     /// that is not below `started`.
-    fn frozen(&mut self) -> Vec<SourcePosition> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// A partition has left whose records have left their traces: the flush must not be written, or the state would not
+    /// know the partition any more. Ends the generation.
+    fn frozen(&mut self) -> ComponentResult<Vec<SourcePosition>> {
+        Ok(Vec::new())
     }
 
     /// Starts to commit what was frozen under `number`.

@@ -234,6 +234,28 @@ fn a_topology_with_stores_starts_again_when_a_partition_leaves() {
 }
 
 #[test]
+fn no_flush_forgets_a_partition_that_was_lost() {
+    let broker = broker(3);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions { keyed: true, ..KafkaSpoutOptions::default() });
+    let mut starts = None;
+    while starts.is_none() {
+        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+        starts = bench.spout.begins_at(bench.now).unwrap();
+    }
+    for out in bench.drain() {
+        bench.ack(&out);
+    }
+    bench.freeze();
+    assert_eq!(bench.spout.frozen().unwrap().len(), 2);
+    // While a drain has the spout emit nothing, only the next commit hears of it.
+    broker.says(SourceEvent::Lost(vec![tp(0)]));
+    let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+    bench.freeze();
+    let error = bench.spout.frozen().unwrap_err();
+    assert!(error.is_retriable() && error.to_string().contains("lines-0 went to another member"), "{error}");
+}
+
+#[test]
 fn a_topology_with_stores_starts_again_when_a_partition_comes_after_they_were_restored() {
     let broker = broker(3);
     broker.get().shared = true;

@@ -439,7 +439,7 @@ fn what_is_committed_is_known_before_anything_is_emitted() {
         committed,
     };
     let frozen = [position(0, 3, &OffsetRanges::new(), 5, Some(1)), position(1, 0, &OffsetRanges::new(), 1, None)];
-    assert_eq!(bench.spout.frozen(), frozen);
+    assert_eq!(bench.spout.frozen().unwrap(), frozen);
 }
 
 /// Retention has deleted what lies below `low`.

@@ -118,9 +118,9 @@ impl Spout for Reader {
         self.frozen = Some(self.stands(number.0));
     }
 
-    fn frozen(&mut self) -> Vec<SourcePosition> {
-        let Some(frozen) = &self.frozen else { return Vec::new() };
-        vec![SourcePosition {
+    fn frozen(&mut self) -> ComponentResult<Vec<SourcePosition>> {
+        let Some(frozen) = &self.frozen else { return Ok(Vec::new()) };
+        Ok(vec![SourcePosition {
             source: "lines".into(),
             topic: "journal".into(),
             partition: 0,
@@ -128,7 +128,7 @@ impl Spout for Reader {
             done: frozen.done.clone(),
             started: self.started as i64,
             committed: self.known,
-        }]
+        }])
     }
 
     fn commit(&mut self, _: CommitNumber) -> ComponentResult {
