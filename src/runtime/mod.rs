@@ -3,12 +3,12 @@
 //! It is the driver of what `topology/` draws: it decides when a task is called, never what it means. It knows sources
 //! and sinks by their ports only, so nothing here has heard of Kafka.
 //!
-//! Files in reading order: `supervisor` (generations), `generation` (where every task stands), `conductor` (what a
+//! Files in reading order: `supervisor` (generations) with `restarts`, `generation` (where every task stands), `conductor` (what a
 //! generation does next), `commit` (the order of a commit), `starting`, `keeping`, `keeper` and `stores` (how stores are
 //! restored and flushed), `executor` (one step of one thread, with
 //! `committing` and `telling`), `task` (one call of one
-//! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside), `stepper` (the
-//! same without threads), `testkit` (components and topologies under test).
+//! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside), `stepper` (a
+//! generation without threads), `stepped` (a whole run without them), `testkit` (components and topologies under test).
 //!
 //! Invariants:
 //! 1. Emitting never blocks: what a ring has no room for waits with its producer, and only spouts stop.
@@ -27,7 +27,9 @@ mod keeper;
 mod keeping;
 mod link;
 mod options;
+mod restarts;
 mod starting;
+mod stepped;
 mod stepper;
 mod stores;
 mod supervisor;
@@ -43,6 +45,7 @@ pub use conductor::Ending;
 pub use error::EngineError;
 pub use options::EngineOptions;
 pub use starting::RestoreReport;
+pub use stepped::SteppedRun;
 pub use stepper::Stepper;
 pub use supervisor::{RunReport, StopHandle, run};
 

@@ -14,15 +14,12 @@ use super::{
     error::EngineError,
     executor::{Command, Report},
     generation::Generation,
+    restarts::Restarts,
     starting::RestoreReport,
     threads::{GOODBYE, SHORT_GOODBYE, Threads},
-    watchdog::Watchdog,
+    watchdog::Watchdogs,
 };
-use crate::{
-    clock::{Clock, Instant},
-    metrics::Metrics,
-    topology::Plan,
-};
+use crate::{clock::Clock, metrics::Metrics, topology::Plan};
 
 /// Asks a running topology to stop. Clones ask the same one.
 #[derive(Clone, Debug, Default)]
@@ -98,31 +95,23 @@ pub fn run(
         restored: RestoreReport::default(),
         was_ready: false,
     };
-    let mut hangs = 0;
-    let mut backoff = options.restart_backoff;
+    let mut restarts = Restarts::new(options.restart_backoff);
     loop {
         let commits_before = life.commits;
         let error = match life.generation() {
             Ok(ending) => return Ok(life.report(ending)),
             Err(error) => error,
         };
-        hangs += u32::from(matches!(error, EngineError::Hung { .. }));
-        if !error.is_retriable() || hangs > 1 || !life.has_run() {
+        let Some(pause) = restarts.after(&error, life.has_run(), life.commits > commits_before) else {
             return Err(error);
-        }
-        if life.commits > commits_before {
-            backoff = options.restart_backoff;
-        }
-        tracing::error!(%error, pause = ?backoff, "the generation ended; it starts again from the last commit");
-        if !life.pause(backoff) {
+        };
+        if !life.pause(pause) {
             return Ok(life.report(Ending::Stopped { open_trees: 0 }));
         }
-        backoff = (backoff * 2).min(LONGEST_BACKOFF);
         life.restarts += 1;
     }
 }
 
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// How long executors may take to come back when they are told to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// The longest wait between two looks at the stop handle and the watchdogs.
@@ -188,7 +177,7 @@ impl Life<'_> {
 
     fn conduct(&mut self, conductor: &mut Conductor) -> Result<Ending, EngineError> {
         let executors = conductor.control.commands.len();
-        let mut watchdogs = vec![Watchdog::new(self.options.hang_timeout, self.clock.now()); executors];
+        let mut watchdogs = Watchdogs::new(executors, self.options.hang_timeout, self.clock.now());
         let mut draining = false;
         loop {
             let now = self.clock.now();
@@ -207,7 +196,7 @@ impl Life<'_> {
             if let Some(ending) = conductor.poll(now) {
                 return Ok(ending);
             }
-            self.watch(conductor, &mut watchdogs, now)?;
+            watchdogs.look(&conductor.control, now)?;
             let wait = (conductor.due(now) - now).min(LOOK);
             if let Ok(report) = conductor.control.reports.recv_timeout(wait) {
                 self.take(conductor, report)?;
@@ -220,19 +209,5 @@ impl Life<'_> {
 
     fn take(&self, conductor: &mut Conductor, report: Report) -> Result<(), EngineError> {
         conductor.handle(report, self.clock.now())
-    }
-
-    fn watch(&self, conductor: &Conductor, watchdogs: &mut [Watchdog], now: Instant) -> Result<(), EngineError> {
-        for (watchdog, vitals) in watchdogs.iter_mut().zip(&*conductor.control.vitals) {
-            let Some(stuck_for) = watchdog.look(now, vitals.step_began(), vitals.calls()) else {
-                continue;
-            };
-            let task = vitals.calling().and_then(|task| conductor.control.names.get(task as usize));
-            return Err(EngineError::Hung {
-                component: task.map_or_else(|| "?".to_owned(), |name| name.to_string()),
-                seconds: stuck_for.as_secs(),
-            });
-        }
-        Ok(())
     }
 }

@@ -2,15 +2,45 @@
 
 use std::time::Duration;
 
+use super::{error::EngineError, generation::Controls};
 use crate::clock::Instant;
 
 /// Watches one executor.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Watchdog {
+struct Watchdog {
     limit: Duration,
     pulse: Option<(Instant, u64)>,
     stuck_for: Duration,
     last_look: Instant,
+}
+
+/// Watches all executors of a generation.
+#[derive(Clone, Debug)]
+pub(super) struct Watchdogs(Vec<Watchdog>);
+
+impl Watchdogs {
+    /// A call may last for `limit`.
+    pub(super) fn new(executors: usize, limit: Duration, now: Instant) -> Self {
+        Self(vec![Watchdog::new(limit, now); executors])
+    }
+
+    /// Looks at every executor.
+    ///
+    /// # Errors
+    /// One hangs.
+    pub(super) fn look(&mut self, control: &Controls, now: Instant) -> Result<(), EngineError> {
+        for (watchdog, vitals) in self.0.iter_mut().zip(&*control.vitals) {
+            let Some(stuck_for) = watchdog.look(now, vitals.step_began(), vitals.calls()) else {
+                continue;
+            };
+            let task = vitals.calling().and_then(|task| control.names.get(task as usize));
+            return Err(EngineError::Hung {
+                component: task.map_or_else(|| "?".to_owned(), |name| name.to_string()),
+                seconds: stuck_for.as_secs(),
+            });
+        }
+        Ok(())
+    }
 }
 
 /// The most that one look adds: what is longer was a stop of the whole process, in which no bolt could work.
@@ -18,13 +48,13 @@ const LONGEST_GAP: Duration = Duration::from_secs(1);
 
 impl Watchdog {
     /// A call may last for `limit`.
-    pub(super) const fn new(limit: Duration, now: Instant) -> Self {
+    const fn new(limit: Duration, now: Instant) -> Self {
         Self { limit, pulse: None, stuck_for: Duration::ZERO, last_look: now }
     }
 
     /// Looks at the executor: when its present step began (`None` between steps), and how many calls it has finished.
     /// How long it has been in one call, if that is too long.
-    pub(super) fn look(&mut self, now: Instant, step_began: Option<Instant>, calls: u64) -> Option<Duration> {
+    fn look(&mut self, now: Instant, step_began: Option<Instant>, calls: u64) -> Option<Duration> {
         let gap = (now - self.last_look).min(LONGEST_GAP);
         self.last_look = now;
         let pulse = step_began.map(|began| (began, calls));
