@@ -56,6 +56,7 @@
 //! | 3 | [`topology`] | what the user draws, the ports to the outside |
 //! | 4 | [`kafka`], [`runtime`], [`broker`] | the real client; executors, commits, supervision, the test kit; a small broker for demos, tests and simulation. None has heard of another |
 //! | 5 | [`topologies`], [`audit`] | topologies with a name; the independent recount |
+//! | 6 | [`chaos`] | the simulation: processes, broker and network under one clock, with faults drawn from a seed |
 //! | 7 | [`service`] | command line, configuration, HTTP |
 //!
 //! # Reading order
@@ -66,6 +67,7 @@
 pub mod ack;
 pub mod audit;
 pub mod broker;
+pub mod chaos;
 pub mod clock;
 pub mod kafka;
 pub mod metrics;

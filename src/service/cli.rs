@@ -99,6 +99,8 @@ pub enum Command {
     State(State),
     /// Run a small Kafka broker for demos and tests: it keeps everything in memory
     Broker(Broker),
+    /// Simulate processes and a broker in which everything goes wrong, one run a seed
+    Sim(Sim),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -419,4 +421,27 @@ pub struct Broker {
     /// Largest request, in bytes; Kafka's socket.request.max.bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 20, value_parser = clap::value_parser!(u32).range(1_024..=(256 << 20)))]
     pub max_request: u32,
+}
+
+/// `sim`.
+#[derive(Args, Copy, Clone, Debug)]
+pub struct Sim {
+    /// The first seed: the same one makes the same run
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// How many seeds, one after the other
+    #[arg(short = 'n', long, value_name = "M", default_value_t = 1)]
+    pub count: u64,
+    /// Print what happens
+    #[arg(long)]
+    pub trace: bool,
+    /// Records that are fed in
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    pub records: u32,
+    /// Things that go wrong
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub faults: usize,
+    /// Print the whole plan of a run that fails, and not a short one that fails too
+    #[arg(long)]
+    pub keep_plan: bool,
 }

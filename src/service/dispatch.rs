@@ -10,7 +10,7 @@ use super::{
     config::{self, Loaded, Settings, Sources},
     dead_letters,
     exit::{self, Cause, Failure, Outcome},
-    flags, graph, load, logging, output, pipeline, reset, run, state,
+    flags, graph, load, logging, output, pipeline, reset, run, sim, state,
 };
 
 /// The program: `args` with the program's name first.
@@ -42,6 +42,8 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failur
 fn dispatch(cli: &Cli) -> Outcome {
     let pipeline = match &cli.command {
         Command::Completions { shell } => return completions(*shell),
+        // Without messages: a run has thousands, of things that are meant to go wrong.
+        Command::Sim(args) => return sim::sim(&cli.global, args),
         Command::Validate(pipeline) => pipeline.clone(),
         Command::Run(run) => run.pipeline.clone(),
         Command::Reset(reset) => reset.pipeline.clone(),
@@ -70,7 +72,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::State(args) => state::state(&session, args),
         Command::Broker(args) => broker::broker(&session, args),
         Command::Validate(_) => session.validate(),
-        Command::Completions { .. } => Ok(()),
+        Command::Completions { .. } | Command::Sim(_) => Ok(()),
     }
 }
 

@@ -28,6 +28,7 @@ mod progress;
 mod reset;
 mod run;
 pub mod signals;
+mod sim;
 mod state;
 mod summary;
 

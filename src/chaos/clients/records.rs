@@ -1,0 +1,268 @@
+//! Record batches as a client writes and reads them: format 2, not compressed (KIP-98).
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::kafka::record::{Headers, push_header};
+
+/// Who writes a batch, and which numbers its records have.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(in crate::chaos) struct Author {
+    pub(in crate::chaos) producer_id: i64,
+    pub(in crate::chaos) epoch: i16,
+    /// The sequence number of the first record.
+    pub(in crate::chaos) sequence: i32,
+    pub(in crate::chaos) transactional: bool,
+}
+
+/// A record to be written.
+#[derive(Clone, Debug)]
+pub(in crate::chaos) struct Row {
+    pub(in crate::chaos) key: Option<Bytes>,
+    pub(in crate::chaos) value: Option<Bytes>,
+    /// Encoded as [`push_header`] does.
+    pub(in crate::chaos) headers: Bytes,
+}
+
+/// Where the parts of a batch stand.
+const HEADER: usize = 61;
+const LENGTH_AT: usize = 8;
+const CRC_AT: usize = 17;
+const ATTRIBUTES_AT: usize = 21;
+const TRANSACTIONAL: i16 = 1 << 4;
+const CONTROL: i16 = 1 << 5;
+
+/// One batch of records, all written at `timestamp`.
+pub(in crate::chaos) fn encode<'a>(
+    author: Author,
+    timestamp: i64,
+    rows: impl ExactSizeIterator<Item = &'a Row>,
+) -> Bytes {
+    let count = i32::try_from(rows.len()).unwrap_or(i32::MAX);
+    let mut out = BytesMut::with_capacity(HEADER + rows.len() * 48);
+    // Base offset, length and leader epoch, magic, checksum: some are known later.
+    out.put_i64(0);
+    out.put_i32(0);
+    out.put_i32(-1);
+    out.put_i8(2);
+    out.put_u32(0);
+    out.put_i16(if author.transactional { TRANSACTIONAL } else { 0 });
+    out.put_i32(count - 1);
+    out.put_i64(timestamp);
+    out.put_i64(timestamp);
+    out.put_i64(author.producer_id);
+    out.put_i16(author.epoch);
+    out.put_i32(author.sequence);
+    out.put_i32(count);
+    let mut body = Vec::new();
+    for (delta, row) in rows.enumerate() {
+        body.clear();
+        put_record(row, delta, &mut body);
+        put_varint(len(&body), &mut out);
+        out.put_slice(&body);
+    }
+    let length = i32::try_from(out.len() - LENGTH_AT - 4).unwrap_or(i32::MAX);
+    put_at(&mut out, LENGTH_AT, &length.to_be_bytes());
+    let crc = crc32c::crc32c(out.get(ATTRIBUTES_AT..).unwrap_or_default());
+    put_at(&mut out, CRC_AT, &crc.to_be_bytes());
+    out.freeze()
+}
+
+fn put_at(out: &mut BytesMut, at: usize, bytes: &[u8]) {
+    if let Some(place) = out.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+fn len(bytes: &[u8]) -> i64 {
+    i64::try_from(bytes.len()).unwrap_or(i64::MAX)
+}
+
+fn put_record(row: &Row, delta: usize, body: &mut Vec<u8>) {
+    body.put_i8(0);
+    put_varint(0, body);
+    put_varint(i64::try_from(delta).unwrap_or(i64::MAX), body);
+    for part in [&row.key, &row.value] {
+        put_nullable(part.as_deref(), body);
+    }
+    let headers = Headers::decode(&row.headers);
+    put_varint(i64::try_from(headers.count()).unwrap_or(i64::MAX), body);
+    for (name, value) in headers {
+        put_nullable(Some(name), body);
+        put_nullable(value, body);
+    }
+}
+
+fn put_nullable(part: Option<&[u8]>, body: &mut Vec<u8>) {
+    put_varint(part.map_or(-1, len), body);
+    body.put_slice(part.unwrap_or_default());
+}
+
+fn put_varint(value: i64, out: &mut impl BufMut) {
+    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    while rest >= 0x80 {
+        out.put_u8(u8::try_from(rest & 0x7f).unwrap_or(0) | 0x80);
+        rest >>= 7;
+    }
+    out.put_u8(u8::try_from(rest).unwrap_or(0));
+}
+
+/// A batch that was read.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Batch<'a> {
+    pub(super) base: i64,
+    /// The offset of the last record that it had when it was written.
+    pub(super) last: i64,
+    pub(super) producer_id: i64,
+    pub(super) transactional: bool,
+    pub(super) control: bool,
+    timestamp: i64,
+    records: usize,
+    bytes: &'a [u8],
+}
+
+/// A record that was read.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::chaos) struct Record<'a> {
+    pub(in crate::chaos) offset: i64,
+    pub(in crate::chaos) timestamp: i64,
+    pub(in crate::chaos) key: Option<&'a [u8]>,
+    pub(in crate::chaos) value: Option<&'a [u8]>,
+    /// As they stand in the batch: their number, then names and values.
+    headers: &'a [u8],
+}
+
+/// The whole batches in what a fetch gave; a last one that was cut off is left out.
+pub(super) fn batches(mut bytes: &[u8]) -> impl Iterator<Item = Batch<'_>> {
+    std::iter::from_fn(move || {
+        let length = usize::try_from(i32::from_be_bytes(at(bytes, LENGTH_AT)?)).ok()?;
+        let (batch, rest) = bytes.split_at_checked(LENGTH_AT + 4 + length)?;
+        bytes = rest;
+        let base = i64::from_be_bytes(at(batch, 0)?);
+        let attributes = i16::from_be_bytes(at(batch, ATTRIBUTES_AT)?);
+        Some(Batch {
+            base,
+            last: base + i64::from(i32::from_be_bytes(at(batch, 23)?)),
+            producer_id: i64::from_be_bytes(at(batch, 43)?),
+            transactional: attributes & TRANSACTIONAL != 0,
+            control: attributes & CONTROL != 0,
+            timestamp: i64::from_be_bytes(at(batch, 27)?),
+            records: usize::try_from(i32::from_be_bytes(at(batch, 57)?)).ok()?,
+            bytes: batch.get(HEADER..)?,
+        })
+    })
+}
+
+fn at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+impl<'a> Batch<'a> {
+    /// Its records.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        let Batch { base, timestamp, mut bytes, records, .. } = *self;
+        (0..records).map_while(move |_| {
+            let mut body = take_nullable(&mut bytes)??.get(1..)?;
+            let time = take_varint(&mut body)?;
+            let delta = take_varint(&mut body)?;
+            let key = take_nullable(&mut body)?;
+            let value = take_nullable(&mut body)?;
+            Some(Record { offset: base + delta, timestamp: timestamp + time, key, value, headers: body })
+        })
+    }
+
+    /// Of a control batch: whether it is the end of a transaction that was aborted.
+    pub(super) fn is_abort(&self) -> bool {
+        let kind = |key: &[u8]| at(key, 2).map(i16::from_be_bytes);
+        self.control && self.records().next().and_then(|record| record.key.and_then(kind)) == Some(0)
+    }
+}
+
+impl Record<'_> {
+    /// Its headers, encoded as [`push_header`] does.
+    pub(in crate::chaos) fn headers(&self, out: &mut Vec<u8>) {
+        out.clear();
+        let mut rest = self.headers;
+        let count = take_varint(&mut rest).unwrap_or(0);
+        for _ in 0..count {
+            let (Some(name), Some(value)) = (take_nullable(&mut rest), take_nullable(&mut rest)) else { return };
+            push_header(name.unwrap_or_default(), value, out);
+        }
+    }
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<i64> {
+    let (mut value, mut shift) = (0_u64, 0);
+    loop {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        shift += 7;
+        if byte < 0x80 {
+            return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+        }
+    }
+}
+
+/// `None`: there is not so much; `Some(None)`: null.
+fn take_nullable<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let Ok(len) = usize::try_from(take_varint(bytes)?) else { return Some(None) };
+    let (part, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(Some(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::records::RecordBatchDecoder;
+
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let mut headers = Vec::new();
+        push_header(b"name", Some(b"value"), &mut headers);
+        push_header(b"none", None, &mut headers);
+        let key = Some(Bytes::from_static(b"key"));
+        vec![
+            Row { key, value: Some(Bytes::from(vec![b'x'; 300])), headers: headers.into() },
+            Row { key: None, value: None, headers: Bytes::new() },
+        ]
+    }
+
+    const AUTHOR: Author = Author { producer_id: 7, epoch: 3, sequence: 40, transactional: true };
+
+    #[test]
+    fn a_batch_is_read_as_it_was_written() {
+        let rows = rows();
+        let encoded = encode(AUTHOR, 1_000, rows.iter());
+        let batch = batches(&encoded).next().unwrap();
+        assert_eq!((batch.base, batch.last, batch.producer_id), (0, 1, 7));
+        assert!(batch.transactional && !batch.control);
+        let read: Vec<_> = batch.records().collect();
+        assert_eq!(read.len(), 2);
+        for (row, record) in rows.iter().zip(&read) {
+            assert_eq!((record.key, record.value), (row.key.as_deref(), row.value.as_deref()));
+            let mut headers = Vec::new();
+            record.headers(&mut headers);
+            assert_eq!(headers, row.headers);
+            assert_eq!(record.timestamp, 1_000);
+        }
+        assert_eq!(read[1].offset, 1);
+    }
+
+    #[test]
+    fn the_crate_that_speaks_the_protocol_reads_it_too() {
+        let rows = rows();
+        let mut encoded = encode(AUTHOR, 1_000, rows.iter());
+        let read = RecordBatchDecoder::decode(&mut encoded).unwrap().records;
+        assert_eq!(read.len(), 2);
+        assert_eq!((read[0].producer_id, read[0].producer_epoch, read[1].sequence), (7, 3, 41));
+        assert_eq!((&read[0].key, &read[0].value, &read[1].value), (&rows[0].key, &rows[0].value, &None));
+    }
+
+    #[test]
+    fn what_was_cut_off_is_left_out() {
+        let encoded = encode(AUTHOR, 0, rows().iter());
+        let two = [&encoded[..], &encoded[..encoded.len() - 1]].concat();
+        assert_eq!(batches(&two).count(), 1);
+    }
+}

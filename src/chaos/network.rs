@@ -1,0 +1,291 @@
+//! One broker, the connections to it, and what lies between: every packet takes its time, drawn from the seed, and a
+//! direction can be cut.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kafka_protocol::messages::{ApiKey, RequestKind};
+
+use super::{dice::Dice, host::HostId, log::Log};
+use crate::{
+    broker::core::{
+        Broker, BrokerOptions, ConnectionId, Effect, Request, Response,
+        faults::{FaultyBroker, Rule},
+    },
+    clock::{Clock, Instant},
+};
+
+/// The shortest and the longest time that a packet takes, in microseconds.
+const LATENCY_US: (u64, u64) = (50, 1_500);
+
+/// Which way a packet goes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// From a host to the broker.
+    Up,
+    /// From the broker to a host.
+    Down,
+}
+
+/// What a packet holds.
+enum Packet {
+    Request(Box<Request>),
+    Response(Box<Response>),
+    /// The host has closed the connection.
+    Gone(ConnectionId),
+    /// The broker has.
+    Closed(ConnectionId),
+}
+
+/// One connection.
+struct Connection {
+    host: HostId,
+    /// When the last packet of each way arrives: none overtakes it.
+    last: [Instant; 2],
+    inbox: VecDeque<Response>,
+    closed: bool,
+}
+
+struct State {
+    clock: Clock,
+    broker: FaultyBroker,
+    dice: Dice,
+    packets: BTreeMap<(Instant, u64), Packet>,
+    next_packet: u64,
+    next_connection: u64,
+    connections: BTreeMap<ConnectionId, Connection>,
+    /// Until when a direction of a host is cut.
+    cuts: BTreeMap<(HostId, u8), Instant>,
+    /// Until when the broker is not there, and until when it does nothing.
+    down_until: Instant,
+    paused_until: Instant,
+    /// Hosts that something has come for.
+    woken: Vec<HostId>,
+    effects: Vec<Effect>,
+    log: Log,
+}
+
+/// The network with the broker at its end; clones are the same one.
+#[derive(Clone)]
+pub struct Network(Arc<Mutex<State>>);
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+impl Network {
+    /// A network with a new broker.
+    #[must_use]
+    pub fn new(options: BrokerOptions, clock: Clock, dice: Dice, log: Log) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            clock,
+            broker: FaultyBroker::new(Broker::new(options)),
+            dice,
+            packets: BTreeMap::new(),
+            next_packet: 0,
+            next_connection: 0,
+            connections: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            down_until: Instant::ZERO,
+            paused_until: Instant::ZERO,
+            woken: Vec::new(),
+            effects: Vec::new(),
+            log,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new connection. Whether anybody is there shows with the first answer.
+    pub(super) fn connect(&self, host: HostId) -> ConnectionId {
+        let mut state = self.state();
+        let id = ConnectionId(state.next_connection);
+        state.next_connection += 1;
+        let connection = Connection { host, last: [Instant::ZERO; 2], inbox: VecDeque::new(), closed: false };
+        state.connections.insert(id, connection);
+        id
+    }
+
+    /// Sends a request.
+    pub(super) fn send(&self, request: Request) {
+        let connection = request.connection;
+        self.state().post(connection, Way::Up, Packet::Request(Box::new(request)));
+    }
+
+    /// The next response on a connection; `Err` once the broker has closed it.
+    pub(super) fn receive(&self, connection: ConnectionId) -> Result<Option<Response>, ()> {
+        match self.state().connections.get_mut(&connection) {
+            None => Err(()),
+            Some(open) => match open.inbox.pop_front() {
+                None if open.closed => Err(()),
+                response => Ok(response),
+            },
+        }
+    }
+
+    /// Closes a connection. What was sent before still arrives; what comes is dropped.
+    pub(super) fn disconnect(&self, connection: ConnectionId) {
+        let mut state = self.state();
+        state.post(connection, Way::Up, Packet::Gone(connection));
+        state.connections.remove(&connection);
+    }
+
+    /// Closes every connection of a host, as the death of its process does.
+    pub(super) fn disconnect_all(&self, host: HostId) {
+        let open: Vec<_> = {
+            let state = self.state();
+            state.connections.iter().filter(|(_, c)| c.host == host).map(|(id, _)| *id).collect()
+        };
+        open.into_iter().for_each(|connection| self.disconnect(connection));
+    }
+
+    /// When [`Network::deliver`] has something to do.
+    pub(super) fn due(&self) -> Instant {
+        let state = self.state();
+        let packet = state.packets.keys().next().map_or(Instant::FAR_FUTURE, |(due, _)| *due);
+        packet.min(state.broker.due().max(state.paused_until))
+    }
+
+    /// Delivers what has arrived by now, and lets the broker do what is due. Adds the hosts that something came for. True as
+    /// soon as offsets may have been committed: then there may be more to deliver.
+    pub(super) fn deliver(&self, woken: &mut Vec<HostId>) -> bool {
+        let mut state = self.state();
+        let now = state.clock.now();
+        while let Some(entry) = state.packets.first_entry().filter(|entry| entry.key().0 <= now) {
+            let packet = entry.remove();
+            let commits = matches!(&packet, Packet::Request(request) if request.api == ApiKey::OffsetCommit);
+            state.arrive(packet, now);
+            if commits {
+                woken.append(&mut state.woken);
+                return true;
+            }
+        }
+        if now >= state.paused_until && state.broker.due() <= now {
+            let mut effects = std::mem::take(&mut state.effects);
+            state.broker.tick(now, &mut effects);
+            state.carry_out(effects);
+        }
+        woken.append(&mut state.woken);
+        false
+    }
+
+    /// From now on this goes wrong.
+    pub(super) fn add_rule(&self, rule: Rule) {
+        self.state().broker.add(rule);
+    }
+
+    /// A direction of a host is cut for so long: its packets come afterwards.
+    pub(super) fn cut(&self, host: HostId, way: Way, span: Duration) {
+        let mut state = self.state();
+        let until = state.clock.now() + span;
+        state.cuts.insert((host, way as u8), until);
+    }
+
+    /// The broker does nothing for so long.
+    pub(super) fn pause_broker(&self, span: Duration) {
+        let mut state = self.state();
+        state.paused_until = state.paused_until.max(state.clock.now() + span);
+    }
+
+    /// The broker dies and is back after so long, with everything that it has acknowledged.
+    pub(super) fn crash_broker(&self, down: Duration) {
+        let mut state = self.state();
+        let now = state.clock.now();
+        state.down_until = now + down;
+        let open: Vec<_> = state.connections.iter().filter(|(_, c)| !c.closed).map(|(id, _)| *id).collect();
+        for connection in open {
+            state.broker.disconnected(connection);
+            state.post(connection, Way::Down, Packet::Closed(connection));
+        }
+        let lost = |packet: &Packet| matches!(packet, Packet::Request(_) | Packet::Response(_));
+        state.packets.retain(|_, packet| !lost(packet));
+    }
+
+    /// Asks the broker at once, past the network and what goes wrong: for whoever sets the scene, and whoever looks at it.
+    /// `None` if it has no answer now.
+    pub(super) fn ask(&self, (api, version): (ApiKey, i16), body: RequestKind) -> Option<Response> {
+        let mut state = self.state();
+        let (now, connection) = (state.clock.now(), ConnectionId(u64::MAX - state.next_connection));
+        state.next_connection += 1;
+        let request = Request { connection, correlation: 0, api, version, client_id: None, body };
+        let mut effects = Vec::new();
+        state.broker.broker.handle(request, now, &mut effects);
+        let ours = |effect: &Effect| matches!(effect, Effect::Respond(response) if response.connection == connection);
+        let answer = effects.iter().position(ours).map(|at| effects.remove(at));
+        state.broker.broker.disconnected(connection);
+        state.carry_out(effects);
+        match answer {
+            Some(Effect::Respond(response)) => Some(response),
+            Some(Effect::Close(_)) | None => None,
+        }
+    }
+}
+
+impl State {
+    /// Puts a packet on its way.
+    fn post(&mut self, connection: ConnectionId, way: Way, packet: Packet) {
+        let now = self.clock.now();
+        let Some(open) = self.connections.get_mut(&connection) else { return };
+        let latency = Duration::from_micros(self.dice.between(LATENCY_US.0, LATENCY_US.1));
+        let cut = self.cuts.get(&(open.host, way as u8)).copied().unwrap_or_default();
+        let Some(last) = open.last.get_mut(way as usize) else { return };
+        *last = (now.max(cut) + latency).max(*last);
+        self.packets.insert((*last, self.next_packet), packet);
+        self.next_packet += 1;
+    }
+
+    fn arrive(&mut self, packet: Packet, now: Instant) {
+        match packet {
+            Packet::Request(request) if now < self.paused_until => {
+                // It lies in the broker's socket meanwhile.
+                self.packets.insert((self.paused_until, self.next_packet), Packet::Request(request));
+                self.next_packet += 1;
+            }
+            Packet::Request(request) if now < self.down_until => {
+                let connection = request.connection;
+                self.post(connection, Way::Down, Packet::Closed(connection));
+            }
+            Packet::Request(request) => {
+                self.log.request(now, &request);
+                let mut effects = std::mem::take(&mut self.effects);
+                self.broker.handle(*request, now, &mut effects);
+                self.carry_out(effects);
+            }
+            Packet::Response(response) => {
+                if let Some(open) = self.connections.get_mut(&response.connection) {
+                    self.log.response(now, &response);
+                    open.inbox.push_back(*response);
+                    self.woken.push(open.host);
+                }
+            }
+            Packet::Gone(connection) => self.broker.disconnected(connection),
+            Packet::Closed(connection) => {
+                if let Some(open) = self.connections.get_mut(&connection) {
+                    open.closed = true;
+                    self.woken.push(open.host);
+                }
+            }
+        }
+    }
+
+    /// Does what the broker wants done, and takes the list back.
+    fn carry_out(&mut self, mut effects: Vec<Effect>) {
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Respond(response) => {
+                    let connection = response.connection;
+                    self.post(connection, Way::Down, Packet::Response(Box::new(response)));
+                }
+                Effect::Close(connection) => self.post(connection, Way::Down, Packet::Closed(connection)),
+            }
+        }
+        self.effects = effects;
+    }
+}

@@ -1,0 +1,161 @@
+//! A process of the product: its lives, and when each of its parts is to be stepped.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use super::{
+    dice::Dice,
+    host::{Host, HostId},
+    network::Network,
+    pipeline::{Make, Mischief, build},
+    substitutes::Substitutes,
+};
+use crate::{
+    clock::{Clock, Instant},
+    metrics::Metrics,
+    runtime::{EngineError, RunReport, SteppedRun},
+};
+
+/// How soon a part that has worked is stepped again, and one that was called: in microseconds. A thread that is woken takes as
+/// long, and which of two comes first is left to chance.
+const AGAIN_US: (u64, u64) = (10, 150);
+const CALLED_US: (u64, u64) = (20, 300);
+/// The shortest wait of a part that has nothing to do.
+const SHORTEST_IDLE: Duration = Duration::from_millis(2);
+
+/// What every process of a run is made from.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) make: Make,
+    pub(super) network: Network,
+    pub(super) clock: Clock,
+    pub(super) epoch_ms: i64,
+    pub(super) substitutes: Substitutes,
+}
+
+/// What a life has come to.
+#[derive(Debug)]
+pub(super) enum Fate {
+    /// It goes on.
+    Alive,
+    /// It was killed.
+    Killed,
+    /// It has ended by itself.
+    Ended(Result<RunReport, EngineError>),
+}
+
+/// One life of a process.
+pub(super) struct Process {
+    /// Its place among the processes, which it has in every life.
+    pub(super) number: usize,
+    pub(super) host: Host,
+    pub(super) mischief: Mischief,
+    run: SteppedRun,
+    due: Vec<Instant>,
+    /// It stands still until then.
+    pub(super) paused_until: Instant,
+    dice: Dice,
+}
+
+impl Process {
+    /// A process that begins now. `None` if it cannot be put together.
+    pub(super) fn start(setting: &Setting, number: usize, host: HostId, dice: Dice) -> Option<Self> {
+        let host = Host::new(host, setting.network.clone(), setting.clock.clone());
+        let (metrics, mischief) = (Metrics::new("").ok()?, Mischief::default());
+        let place = (&host, &setting.clock, setting.epoch_ms);
+        let built = build(&setting.make, place, number, (&metrics, &mischief), &setting.substitutes).ok()?;
+        let run = SteppedRun::new(built.plan, built.options, metrics);
+        let due = vec![setting.clock.now()];
+        Some(Self { number, host, mischief, run, due, paused_until: Instant::ZERO, dice })
+    }
+
+    /// When it wants to be stepped.
+    pub(super) fn due(&self) -> Instant {
+        let due = self.due.iter().min().copied().unwrap_or(Instant::FAR_FUTURE);
+        due.max(self.paused_until)
+    }
+
+    /// Something has come for its clients.
+    pub(super) fn call(&mut self, now: Instant) {
+        for due in &mut self.due {
+            *due = (*due).min(now + Duration::from_micros(self.dice.between(CALLED_US.0, CALLED_US.1)));
+        }
+    }
+
+    /// Steps the part that is due first.
+    pub(super) fn step(&mut self, now: Instant) -> Fate {
+        let Some(part) = (0..self.due.len()).min_by_key(|part| self.due.get(*part)) else { return Fate::Alive };
+        let parts = self.run.parts();
+        let next = self.run.step(part, now);
+        if self.host.is_dead() {
+            return Fate::Killed;
+        }
+        if let Some(outcome) = self.run.outcome() {
+            return Fate::Ended(outcome.clone());
+        }
+        if self.run.parts() != parts || self.due.len() != parts {
+            // A generation begins or has ended.
+            self.due = vec![now; self.run.parts()];
+            return Fate::Alive;
+        }
+        let worked = next <= now;
+        let again = Duration::from_micros(self.dice.between(AGAIN_US.0, AGAIN_US.1));
+        let next = if worked { now + again } else { next.max(now + SHORTEST_IDLE) };
+        if let Some(due) = self.due.get_mut(part) {
+            *due = next;
+        }
+        self.pass_on(part, worked, now);
+        Fate::Alive
+    }
+
+    /// Wakes those parts that another one has brought something for.
+    fn pass_on(&mut self, from: usize, worked: bool, now: Instant) {
+        let last = self.due.len() - 1;
+        let mut any = worked;
+        for part in 0..=last {
+            if self.run.was_called(part) {
+                any = true;
+                self.call_part(part, now);
+            }
+        }
+        if any {
+            // What an executor orders of a companion, or reports to the supervisor, wakes nobody by itself.
+            for part in (0..=last).filter(|part| *part != from) {
+                self.call_part(part, now);
+            }
+        }
+    }
+
+    fn call_part(&mut self, part: usize, now: Instant) {
+        let soon = now + Duration::from_micros(self.dice.between(CALLED_US.0, CALLED_US.1));
+        if let Some(due) = self.due.get_mut(part) {
+            *due = (*due).min(soon);
+        }
+    }
+
+    /// Asks it to finish what it has begun and to end.
+    pub(super) fn drain(&mut self, now: Instant) {
+        self.run.drain();
+        self.call(now);
+    }
+
+    /// One of its executors hangs. False if there is none now.
+    pub(super) fn hang(&mut self, executor: usize, now: Instant) -> bool {
+        self.run.hang(executor, now)
+    }
+
+    /// So many of its bolts' next calls fail, or panic.
+    pub(super) fn misbehave(&self, failures: u32, panics: u32) {
+        self.mischief.failures.fetch_add(failures, Ordering::Relaxed);
+        self.mischief.panics.fetch_add(panics, Ordering::Relaxed);
+    }
+
+    /// Trees that are open now.
+    pub(super) fn open_trees(&self) -> usize {
+        self.run.open_trees()
+    }
+
+    /// What it has done so far.
+    pub(super) fn report(&self) -> RunReport {
+        self.run.report()
+    }
+}

@@ -1,0 +1,53 @@
+//! The simulation as a whole.
+
+mod bugs;
+
+use super::{RunOptions, plan::Fault, run, shrink, substitutes::Substitutes};
+
+#[test]
+fn a_run_in_which_nothing_goes_wrong_delivers_everything_once() {
+    for seed in 0..6 {
+        let verdict = run(&RunOptions { faults: 0, records: 300, ..RunOptions::new(seed) });
+        assert_eq!(verdict.failure, None, "seed {seed}");
+        assert_eq!(verdict.duplicates, (0, 600), "seed {seed}");
+    }
+}
+
+#[test]
+fn whatever_goes_wrong_nothing_is_lost() {
+    for seed in 0..40 {
+        let verdict = run(&RunOptions::new(seed));
+        assert_eq!(verdict.failure, None, "seed {seed}: stormglass sim --seed {seed}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_byte_for_byte() {
+    for (seed, stores) in [(3, false), (5, true)] {
+        let options = RunOptions { trace: true, stores: Some(stores), ..RunOptions::new(seed) };
+        let (once, again) = (run(&options), run(&options));
+        assert!(once.log.lines().count() > 100, "{}", once.log.lines().count());
+        assert!(once.log == again.log, "the logs of seed {seed} differ");
+        assert_eq!(once.plan, again.plan);
+        let untold = RunOptions { trace: false, ..options };
+        assert_eq!(run(&untold).fingerprint, run(&untold).fingerprint);
+    }
+    assert_ne!(run(&RunOptions::new(1)).fingerprint, run(&RunOptions::new(2)).fingerprint);
+}
+
+#[test]
+fn a_plan_is_shrunk_to_what_is_needed() {
+    // A changelog without fencing fails only where a process is ousted or killed.
+    let substitutes = Substitutes { unfenced: true, ..Substitutes::default() };
+    let failing = (0..200).find_map(|seed| {
+        let options = RunOptions { substitutes: substitutes.clone(), stores: Some(true), ..RunOptions::new(seed) };
+        let verdict = run(&options);
+        verdict.failure.is_some().then_some((options, verdict))
+    });
+    let (options, verdict) = failing.expect("the bug is found");
+    let long = verdict.plan.len();
+    let short = shrink(&options, verdict);
+    assert!(short.failure.is_some() && short.plan.len() < long / 2, "{:?}", short.plan);
+    let ends = |fault: &Fault| matches!(fault, Fault::Kill { .. } | Fault::Replace { .. } | Fault::Pause { .. });
+    assert!(short.plan.iter().any(|planned| ends(&planned.fault)), "{:?}", short.plan);
+}
