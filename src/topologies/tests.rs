@@ -38,6 +38,7 @@ fn tasks_are_as_many_as_the_options_say_else_as_the_parallelism() {
         <- lines.default  local-or-shuffle
         -> default(word)
       count  [bolt, 4 tasks, stateful]
+        == counts: text -> uint
         <- split.default  fields(word)
         -> default(word, count)
       counts  [sink, 1 task]

@@ -8,4 +8,5 @@ mod broker;
 mod cli;
 mod demo;
 mod layering;
+mod sim;
 mod symptoms;

@@ -1,0 +1,27 @@
+//! `stormglass sim` over as many seeds as a test run has time for.
+
+use std::process::{Command, Output};
+
+fn sim(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stormglass")).arg("sim").args(arguments).output().unwrap()
+}
+
+#[test]
+fn nothing_is_lost_in_five_hundred_simulated_runs() {
+    let output = sim(&["--seed", "0", "--count", "500"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.starts_with("500 runs without a failure in "), "{said}");
+}
+
+#[test]
+fn a_seed_has_the_same_log_in_every_process() {
+    let [first, second] = [sim(&["--seed", "7", "--trace"]), sim(&["--seed", "7", "--trace"])];
+    assert!(first.status.success() && first.stdout.len() > 10_000, "{first:?}");
+    let lines = |output: &Output| -> Vec<String> {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // The last line says how long it took.
+        text.lines().filter(|line| !line.contains(" without a failure in ")).map(str::to_owned).collect()
+    };
+    assert_eq!(lines(&first), lines(&second));
+}
