@@ -3,6 +3,8 @@
 # folder for what it keeps on this host. Against the broker in KAFKA_BOOTSTRAP, or else one of its own.
 set -euo pipefail
 stormglass=$1
+# The program takes every variable of this prefix for a setting; the one that `make` knows is none.
+unset "${!STORMGLASS_@}"
 export STATE_DIRECTORY=$2/demo-$$
 lines=${LINES_TO_COUNT:-1000000}
 words_a_line=12

@@ -20,6 +20,8 @@ fn demo(lines: &str, folder: &Path) -> Command {
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/testcontainers/demo.sh"));
     command.arg(env!("CARGO_BIN_EXE_stormglass")).arg(folder);
     command.env_remove("KAFKA_BOOTSTRAP").env("LINES_TO_COUNT", lines);
+    // As for whoever tells `make` where its cache is.
+    command.env("STORMGLASS_CACHE", folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
