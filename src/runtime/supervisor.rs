@@ -16,7 +16,7 @@ use super::{
     generation::Generation,
     restarts::Restarts,
     starting::RestoreReport,
-    threads::{GOODBYE, SHORT_GOODBYE, Threads},
+    threads::Threads,
     watchdog::Watchdogs,
 };
 use crate::{clock::Clock, metrics::Metrics, topology::Plan};
@@ -169,9 +169,7 @@ impl Life<'_> {
             threads.fence();
         }
         conductor.control.broadcast(&Command::Stop);
-        let hurry = || self.stop.wants_now();
-        let goodbye = if hurry() { SHORT_GOODBYE } else { GOODBYE };
-        threads.finish(self.clock, STOP_PATIENCE, goodbye, &hurry);
+        threads.finish(self.clock, STOP_PATIENCE, &|| self.stop.wants_now());
         result
     }
 

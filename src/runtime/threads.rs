@@ -37,9 +37,9 @@ const COMPANION_WAIT: Duration = Duration::from_millis(20);
 
 /// How long companions may take to say goodbye (a consumer leaves its group). A group in the midst of a rebalance answers
 /// only when every member has heard of it, which takes a heartbeat, and has let go of what it must.
-pub(super) const GOODBYE: Duration = Duration::from_secs(10);
+const GOODBYE: Duration = Duration::from_secs(10);
 /// The same where nobody wants to wait.
-pub(super) const SHORT_GOODBYE: Duration = Duration::from_millis(500);
+const SHORT_GOODBYE: Duration = Duration::from_millis(500);
 
 impl Threads {
     pub(super) fn start(
@@ -68,11 +68,11 @@ impl Threads {
     }
 
     /// Waits until the threads have ended, `patience` at most; those that hang are given up. Companions leave after the
-    /// executors, whose last words they pass on, within `goodbye`, or a short one as soon as `hurry` says so.
-    pub(super) fn finish(self, clock: &Clock, patience: Duration, goodbye: Duration, hurry: &dyn Fn() -> bool) {
+    /// executors, whose last words they pass on, and shortly as soon as `hurry` says so.
+    pub(super) fn finish(self, clock: &Clock, patience: Duration, hurry: &dyn Fn() -> bool) {
         join_until(self.executors, clock, clock.now() + patience, &|| false);
         self.fenced.store(true, Ordering::Release);
-        self.leaving.get_or_init(|| goodbye);
+        let goodbye = *self.leaving.get_or_init(|| if hurry() { SHORT_GOODBYE } else { GOODBYE });
         join_until(self.companions, clock, clock.now() + goodbye + COMPANION_WAIT, hurry);
     }
 
@@ -83,12 +83,11 @@ impl Threads {
 }
 
 fn join_until(handles: Vec<JoinHandle<()>>, clock: &Clock, mut deadline: Instant, hurry: &dyn Fn() -> bool) {
-    let mut hurries = false;
     for handle in handles {
         while !handle.is_finished() && clock.now() < deadline {
-            if !hurries && hurry() {
-                hurries = true;
-                deadline = deadline.min(clock.now() + SHORT_GOODBYE);
+            if hurry() {
+                // From the first time on: what comes later is no earlier deadline.
+                deadline = deadline.min(clock.now() + SHORT_GOODBYE + COMPANION_WAIT);
             }
             std::thread::park_timeout(Duration::from_millis(1));
         }
