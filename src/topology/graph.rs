@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ComponentPlan, EdgePlan, Plan, StreamInfo, changelog::StoreFormat};
+use super::{ComponentPlan, EdgePlan, Plan, StorePlan, StreamInfo};
 
 /// How [`Plan::graph`] draws.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -34,9 +34,8 @@ impl Plan {
         writeln!(out, "{}", self.name)?;
         for (id, component) in self.components.iter().enumerate() {
             writeln!(out, "  {}  [{}]", component.name, about(component))?;
-            for store in self.stores.iter().filter(|store| store.component.index() == id) {
-                let StoreFormat { store, key, value, .. } = &store.format;
-                writeln!(out, "    == {store}: {key} -> {value}")?;
+            for store in self.stores_of(id) {
+                writeln!(out, "    == {store}")?;
             }
             for edge in self.edges.iter().filter(|edge| edge.reader.index() == id) {
                 if let Some(stream) = self.streams.get(edge.stream.index()) {
@@ -51,11 +50,18 @@ impl Plan {
         Ok(())
     }
 
+    /// The stores of a component, each with its types.
+    fn stores_of(&self, component: usize) -> impl Iterator<Item = String> {
+        let own = self.stores.iter().filter(move |store| store.component.index() == component);
+        own.map(|StorePlan { format, .. }| format!("{}: {} -> {}", format.store, format.key, format.value))
+    }
+
     /// What stands in the box of a component.
     fn label(&self, id: usize, component: &ComponentPlan) -> String {
         let mut label = format!("{}\n{}", component.name, about(component));
-        for store in self.stores.iter().filter(|store| store.component.index() == id) {
-            label.push_str(&format!("\n{}: {} -> {}", store.format.store, store.format.key, store.format.value));
+        for store in self.stores_of(id) {
+            label.push('\n');
+            label.push_str(&store);
         }
         label
     }
