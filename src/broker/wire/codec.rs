@@ -10,7 +10,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kafka_protocol::{
     error::ResponseError,
     messages::{ApiKey, ApiVersionsRequest, RequestHeader, RequestKind, ResponseHeader, ResponseKind},
-    protocol::{Decodable, Encodable as _, Message as _},
+    protocol::{Decodable, Encodable as _, Message as _, buf::ByteBuf},
 };
 
 use super::{careful::Careful, older};
@@ -63,13 +63,16 @@ fn message(connection: ConnectionId, api: ApiKey, version: i16, bytes: &mut Care
     Ok(Request { connection, correlation: header.correlation_id, api, version, client_id: header.client_id, body })
 }
 
+/// What is said of an API that this broker does not have.
+pub(super) const NOT_HERE: &str = "this broker does not have it";
+
 /// The crate's own dispatch reads from [`Bytes`] only.
-fn body(api: ApiKey, version: i16, bytes: &mut Careful) -> anyhow::Result<RequestKind> {
+pub(super) fn body<B: ByteBuf>(api: ApiKey, version: i16, bytes: &mut B) -> anyhow::Result<RequestKind> {
     macro_rules! by_api {
         ($($name:ident),+ $(,)?) => {
             match api {
                 $(ApiKey::$name => Ok(RequestKind::$name(Decodable::decode(bytes, version)?)),)+
-                _ => anyhow::bail!("this broker does not have it"),
+                _ => anyhow::bail!(NOT_HERE),
             }
         };
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::{
     messages::{ApiKey, RequestKind, ResponseHeader, ResponseKind},
-    protocol::Decodable,
+    protocol::Decodable as _,
     records::{Compression, Record, RecordBatchEncoder, RecordEncodeOptions, TimestampType},
 };
 use proptest::prelude::*;
@@ -90,51 +90,14 @@ impl Damage {
     }
 }
 
-/// Reads a request from an inventor: the crate's own dispatch reads from bytes only.
+/// Reads a request from an inventor.
 fn invented(api: ApiKey, version: i16, inventor: &mut Inventor<'_>) -> Option<RequestKind> {
-    macro_rules! by_api {
-        ($($name:ident),+ $(,)?) => {
-            match api {
-                $(ApiKey::$name => Decodable::decode(inventor, version).ok().map(RequestKind::$name),)+
-                _ => panic!("{api:?} is not invented yet"),
-            }
-        };
-    }
-    by_api!(
-        AddOffsetsToTxn,
-        AddPartitionsToTxn,
-        AlterConfigs,
-        ApiVersions,
-        CreatePartitions,
-        CreateTopics,
-        DeleteGroups,
-        DeleteRecords,
-        DeleteTopics,
-        DescribeCluster,
-        DescribeConfigs,
-        DescribeGroups,
-        DescribeProducers,
-        DescribeTransactions,
-        EndTxn,
-        Fetch,
-        FindCoordinator,
-        Heartbeat,
-        IncrementalAlterConfigs,
-        InitProducerId,
-        JoinGroup,
-        LeaveGroup,
-        ListGroups,
-        ListOffsets,
-        ListTransactions,
-        Metadata,
-        OffsetCommit,
-        OffsetDelete,
-        OffsetFetch,
-        OffsetForLeaderEpoch,
-        Produce,
-        SyncGroup,
-        TxnOffsetCommit,
-    )
+    let body = codec::body(api, version, inventor);
+    assert!(
+        body.as_ref().err().is_none_or(|error| error.to_string() != codec::NOT_HERE),
+        "{api:?} is not invented yet"
+    );
+    body.ok()
 }
 
 /// A batch of one record, of nobody or of the first producer.
