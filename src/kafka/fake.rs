@@ -69,6 +69,13 @@ pub(super) fn tp(partition: i32) -> TopicPartition {
 }
 
 impl FakeBroker {
+    /// A broker whose first partition holds `lines` records.
+    pub(super) fn with_lines(lines: usize) -> Self {
+        let broker = Self::default();
+        (0..lines).for_each(|i| broker.produce(0, Some(format!("line {i}").as_bytes())));
+        broker
+    }
+
     pub(super) fn get(&self) -> MutexGuard<'_, Broker> {
         self.broker.lock().unwrap_or_else(PoisonError::into_inner)
     }

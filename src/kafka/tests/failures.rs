@@ -16,12 +16,6 @@ use crate::{
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
 };
 
-fn broker(lines: usize) -> FakeBroker {
-    let broker = FakeBroker::default();
-    (0..lines).for_each(|i| broker.produce(0, Some(format!("line {i}").as_bytes())));
-    broker
-}
-
 fn options(max_pending_records: usize) -> KafkaSpoutOptions {
     let retry = RetryPolicy { max_retries: u32::MAX, ..RetryPolicy::default() };
     KafkaSpoutOptions { retry, max_pending_records, ..KafkaSpoutOptions::default() }
@@ -35,7 +29,7 @@ fn whatever_fails(
     order: &[usize],
     fails: &[bool],
 ) -> Result<(), TestCaseError> {
-    let broker = broker(lines);
+    let broker = FakeBroker::with_lines(lines);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions { poll_records: batch, ..options(cap) });
     let (mut open, mut done, mut turn) = (Vec::<Out>::new(), BTreeSet::new(), 0);
     while done.len() < lines {
@@ -88,7 +82,7 @@ fn one_percent_that_fails_is_replayed_until_it_is_done() {
 
 #[test]
 fn a_second_ack_of_a_record_changes_nothing() {
-    let broker = broker(3);
+    let broker = FakeBroker::with_lines(3);
     let mut bench = Bench::new(&broker, options(10));
     let outs = bench.drain();
     for _ in 0..2 {
@@ -114,7 +108,7 @@ fn the_cap_counts_records_and_not_offsets() {
 #[test]
 fn without_tracking_the_cap_stops_nothing() {
     for delivery in [Delivery::AtMostOnce, Delivery::NoGuarantee] {
-        let broker = broker(1000);
+        let broker = FakeBroker::with_lines(1000);
         let mut bench = Bench::with(&broker, KafkaSpoutOptions { max_ahead: 10, ..options(10) }, delivery);
         let emitted: usize = (0..20).map(|_| bench.drain().len()).sum();
         assert_eq!(emitted, 1000, "{delivery}");
@@ -125,7 +119,7 @@ fn without_tracking_the_cap_stops_nothing() {
 
 #[test]
 fn at_the_cap_only_what_has_failed_is_emitted_and_an_ack_makes_room() {
-    let broker = broker(20);
+    let broker = FakeBroker::with_lines(20);
     let mut bench = Bench::new(&broker, options(5));
     let outs = bench.drain();
     assert_eq!(outs.len(), 5);
@@ -140,7 +134,7 @@ fn at_the_cap_only_what_has_failed_is_emitted_and_an_ack_makes_room() {
 
 #[test]
 fn a_new_partition_is_found_while_the_spout_is_at_its_cap() {
-    let broker = broker(20);
+    let broker = FakeBroker::with_lines(20);
     let mut bench = Bench::new(&broker, options(5));
     let outs = bench.drain();
     broker.produce(1, Some(b"other"));
@@ -169,7 +163,7 @@ fn a_topic_of_nulls_alone_is_committed_to_its_end() {
 
 #[test]
 fn while_it_is_paused_nothing_is_emitted_and_what_is_acked_is_committed() {
-    let broker = broker(3);
+    let broker = FakeBroker::with_lines(3);
     let mut bench = Bench::new(&broker, options(10));
     let outs = bench.drain();
     bench.spout.deactivate();
@@ -186,7 +180,7 @@ fn while_it_is_paused_nothing_is_emitted_and_what_is_acked_is_committed() {
 #[test]
 fn where_to_start_is_about_a_new_group_only() {
     for start in [Start::Earliest, Start::Latest] {
-        let broker = broker(3);
+        let broker = FakeBroker::with_lines(3);
         let options = KafkaSpoutOptions { start, ..options(10) };
         let mut bench = Bench::new(&broker, options.clone());
         let outs = bench.drain();
@@ -203,7 +197,7 @@ fn where_to_start_is_about_a_new_group_only() {
 
 #[test]
 fn brokers_are_asked_for_nothing_on_the_hot_path() {
-    let broker = broker(10_000);
+    let broker = FakeBroker::with_lines(10_000);
     let mut bench = Bench::new(&broker, options(100));
     let mut polls = 0;
     for _ in 0..1000 {

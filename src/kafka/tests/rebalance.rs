@@ -22,8 +22,7 @@ use crate::{
 
 /// A broker with partitions 0 and 1, `lines` records in the first and one in the second.
 fn broker(lines: usize) -> FakeBroker {
-    let broker = FakeBroker::default();
-    (0..lines).for_each(|i| broker.produce(0, Some(format!("line {i}").as_bytes())));
+    let broker = FakeBroker::with_lines(lines);
     broker.produce(1, Some(b"other"));
     broker
 }

@@ -15,19 +15,13 @@ use crate::{
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
 };
 
-fn broker(lines: usize) -> FakeBroker {
-    let broker = FakeBroker::default();
-    (0..lines).for_each(|i| broker.produce(0, Some(format!("line {i}").as_bytes())));
-    broker
-}
-
 fn retriable() -> ComponentError {
     ComponentError::new("not now")
 }
 
 #[test]
 fn failed_tuple_holds_the_offset_and_comes_again_from_memory() {
-    let broker = broker(5);
+    let broker = FakeBroker::with_lines(5);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     let outs = bench.drain();
     assert_eq!(texts(&outs), ["line 0", "line 1", "line 2", "line 3", "line 4"]);
@@ -51,7 +45,7 @@ fn failed_tuple_holds_the_offset_and_comes_again_from_memory() {
 
 #[test]
 fn holes_and_trailing_control_records_are_crossed() {
-    let broker = broker(1);
+    let broker = FakeBroker::with_lines(1);
     broker.hole(0);
     broker.hole(0);
     broker.produce(0, Some(b"after"));
@@ -69,7 +63,7 @@ fn holes_and_trailing_control_records_are_crossed() {
 
 #[test]
 fn k_retries_then_the_dead_letter_holds_the_offset_until_it_is_stored() {
-    let broker = broker(1);
+    let broker = FakeBroker::with_lines(1);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     bench.letters.get().hold = true;
     let mut deliveries = 0;
@@ -107,7 +101,7 @@ fn k_retries_then_the_dead_letter_holds_the_offset_until_it_is_stored() {
 
 #[test]
 fn a_permanent_error_goes_to_the_dead_letter_topic_at_once() {
-    let broker = broker(1);
+    let broker = FakeBroker::with_lines(1);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     let outs = bench.drain();
     bench.fail(&outs[0], &ComponentError::permanent("never"));
@@ -133,7 +127,7 @@ fn null_empty_garbage_and_900_kb_have_their_outcomes() {
 
 #[test]
 fn a_topic_of_nothing_but_garbage_is_worked_through_in_bounded_memory() {
-    let broker = broker(5000);
+    let broker = FakeBroker::with_lines(5000);
     let format = Format::Json { pointer: None };
     let options =
         KafkaSpoutOptions { decoder: Decoder { format, ..Decoder::default() }, ..KafkaSpoutOptions::default() };
@@ -147,7 +141,7 @@ fn a_topic_of_nothing_but_garbage_is_worked_through_in_bounded_memory() {
 
 #[test]
 fn a_commit_that_fails_for_now_is_sent_again_and_a_fenced_one_ends_the_generation() {
-    let broker = broker(2);
+    let broker = FakeBroker::with_lines(2);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     let outs = bench.drain();
     bench.ack(&outs[0]);
@@ -167,7 +161,7 @@ fn a_commit_that_fails_for_now_is_sent_again_and_a_fenced_one_ends_the_generatio
 
 #[test]
 fn at_most_once_never_emits_before_its_commit_is_acknowledged() {
-    let broker = broker(10);
+    let broker = FakeBroker::with_lines(10);
     broker.get().hold_commits = true;
     let mut bench = Bench::with(&broker, KafkaSpoutOptions::default(), Delivery::AtMostOnce);
     assert_eq!(bench.drain(), []);
@@ -184,7 +178,7 @@ fn at_most_once_never_emits_before_its_commit_is_acknowledged() {
 
 #[test]
 fn no_guarantee_counts_a_record_as_done_when_it_is_emitted() {
-    let broker = broker(10);
+    let broker = FakeBroker::with_lines(10);
     let mut bench = Bench::with(&broker, KafkaSpoutOptions::default(), Delivery::NoGuarantee);
     assert_eq!(bench.drain().len(), 10);
     assert_eq!(bench.commit_now(), CommitState::Done);
@@ -194,7 +188,7 @@ fn no_guarantee_counts_a_record_as_done_when_it_is_emitted() {
 #[test]
 fn until_end_stops_at_the_ends_found_at_the_start() {
     for delivery in Delivery::ALL {
-        let broker = broker(3);
+        let broker = FakeBroker::with_lines(3);
         broker.hole(0);
         broker.produce(1, Some(b"other"));
         broker.hole(1);
@@ -216,7 +210,7 @@ fn until_end_stops_at_the_ends_found_at_the_start() {
 
 #[test]
 fn a_stuck_partition_is_paused_and_the_others_go_on() {
-    let broker = broker(200);
+    let broker = FakeBroker::with_lines(200);
     let options = KafkaSpoutOptions { max_ahead: 50, poll_records: 10, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
     broker.produce(1, Some(b"other 0"));
@@ -254,7 +248,7 @@ fn a_stuck_partition_is_paused_and_the_others_go_on() {
 
 #[test]
 fn a_full_ring_stops_the_records_and_not_the_polling() {
-    let broker = broker(100_000);
+    let broker = FakeBroker::with_lines(100_000);
     let options = KafkaSpoutOptions { poll_records: 100, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
     for _ in 0..500 {
@@ -272,7 +266,7 @@ fn a_full_ring_stops_the_records_and_not_the_polling() {
 
 #[test]
 fn answers_and_lost_partitions_do_not_wait_behind_records_that_nobody_wants() {
-    let broker = broker(20_000);
+    let broker = FakeBroker::with_lines(20_000);
     let options = KafkaSpoutOptions { max_pending_records: 10, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
     let outs = bench.drain();
@@ -287,7 +281,7 @@ fn answers_and_lost_partitions_do_not_wait_behind_records_that_nobody_wants() {
 
 #[test]
 fn a_partition_that_hoards_memory_behind_an_open_record_is_paused_alone() {
-    let broker = broker(0);
+    let broker = FakeBroker::with_lines(0);
     let large = "x".repeat(10_000);
     (0..40).for_each(|_| broker.produce(0, Some(large.as_bytes())));
     broker.produce(1, Some(b"first"));
@@ -309,7 +303,7 @@ fn a_partition_that_hoards_memory_behind_an_open_record_is_paused_alone() {
 #[test]
 fn every_part_of_a_record_can_be_a_field() {
     use crate::kafka::RecordField::{Key, Offset, Partition, Timestamp, Topic, Value};
-    let broker = broker(1);
+    let broker = FakeBroker::with_lines(1);
     let options = KafkaSpoutOptions {
         fields: vec![Topic, Partition, Offset, Key, Timestamp, Value],
         ..KafkaSpoutOptions::default()
@@ -320,7 +314,7 @@ fn every_part_of_a_record_can_be_a_field() {
 
 #[test]
 fn a_restart_replays_only_what_was_in_flight() {
-    let broker = broker(10);
+    let broker = FakeBroker::with_lines(10);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     let outs = bench.drain();
     [3, 4, 7].iter().for_each(|at| bench.ack(&outs[*at]));
@@ -349,7 +343,7 @@ fn a_restart_replays_only_what_was_in_flight() {
 
 #[test]
 fn metadata_that_the_broker_finds_too_large_is_cut_and_the_same_offsets_are_committed() {
-    let broker = broker(1000);
+    let broker = FakeBroker::with_lines(1000);
     broker.get().max_metadata = Some(100);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     let outs = bench.drain();
@@ -381,7 +375,7 @@ fn metadata_that_the_broker_finds_too_large_is_cut_and_the_same_offsets_are_comm
 
 #[test]
 fn metadata_of_another_tool_is_no_reason_to_stop() {
-    let broker = broker(4);
+    let broker = FakeBroker::with_lines(4);
     for text in ["", "NO_METADATA", "{\"topologyId\":\"t\"}", "stormglass:9:?"] {
         let committed = Committed { next: NextOffset(2), metadata: text.to_owned() };
         broker.get().committed.insert(tp(0), committed);
@@ -392,7 +386,7 @@ fn metadata_of_another_tool_is_no_reason_to_stop() {
 
 #[test]
 fn at_most_once_does_not_repeat_what_at_least_once_had_done() {
-    let broker = broker(10);
+    let broker = FakeBroker::with_lines(10);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     let outs = bench.drain();
     [3, 4, 7].iter().for_each(|at| bench.ack(&outs[*at]));
@@ -404,7 +398,7 @@ fn at_most_once_does_not_repeat_what_at_least_once_had_done() {
 
 #[test]
 fn what_is_committed_is_known_before_anything_is_emitted() {
-    let broker = broker(5);
+    let broker = FakeBroker::with_lines(5);
     broker.produce(1, Some(b"other"));
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
     assert_eq!(bench.spout.begins_at(bench.now).unwrap(), None);
@@ -462,7 +456,7 @@ fn committed(broker: &FakeBroker, next: i64) {
 
 #[test]
 fn records_that_were_deleted_before_they_were_read_end_the_run_with_a_sentence() {
-    let broker = broker(10);
+    let broker = FakeBroker::with_lines(10);
     committed(&broker, 3);
     delete_below(&broker, 7);
     let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
@@ -476,7 +470,7 @@ fn records_that_were_deleted_before_they_were_read_end_the_run_with_a_sentence()
 #[test]
 fn records_that_were_deleted_before_they_were_read_can_be_skipped_and_are_counted() {
     for keyed in [false, true] {
-        let broker = broker(10);
+        let broker = FakeBroker::with_lines(10);
         committed(&broker, 3);
         delete_below(&broker, 7);
         let options = KafkaSpoutOptions { out_of_range: OutOfRange::Skip, keyed, ..KafkaSpoutOptions::default() };
@@ -491,7 +485,7 @@ fn records_that_were_deleted_before_they_were_read_can_be_skipped_and_are_counte
 
 #[test]
 fn a_topic_that_was_made_anew_is_read_from_its_beginning_if_that_is_wanted() {
-    let broker = broker(10);
+    let broker = FakeBroker::with_lines(10);
     let options = KafkaSpoutOptions { out_of_range: OutOfRange::Skip, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
     let old = bench.drain();
@@ -511,7 +505,7 @@ fn a_topic_that_was_made_anew_is_read_from_its_beginning_if_that_is_wanted() {
 
 #[test]
 fn reading_to_the_end_of_a_topic_that_was_made_anew_reads_all_of_it() {
-    let broker = broker(3);
+    let broker = FakeBroker::with_lines(3);
     committed(&broker, 500);
     let options = KafkaSpoutOptions { out_of_range: OutOfRange::Skip, until_end: true, ..KafkaSpoutOptions::default() };
     let mut bench = Bench::new(&broker, options);
@@ -526,7 +520,7 @@ fn reading_to_the_end_of_a_topic_that_was_made_anew_reads_all_of_it() {
 #[test]
 fn a_topic_that_was_made_anew_is_never_mixed_with_the_state_of_the_old_one() {
     for (policy, keyed) in [(OutOfRange::Fail, false), (OutOfRange::Skip, true)] {
-        let broker = broker(10);
+        let broker = FakeBroker::with_lines(10);
         let options = KafkaSpoutOptions { out_of_range: policy, keyed, ..KafkaSpoutOptions::default() };
         let mut bench = Bench::new(&broker, options);
         bench.drain();
