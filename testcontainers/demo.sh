@@ -67,7 +67,7 @@ for _ in 1 2; do
   cat "$said" >>"$said.all"
 done
 attend "${job[@]}" 2>"$said" || { cat "$said" >&2; exit 1; }
-cat "$said" | tee -a "$said.all"
+tee -a "$said.all" <"$said"
 
 say 'The same audit: nothing is missing, and what was counted twice is at most what the starts have announced'
 recount=$("${tied[@]}" "$stormglass" audit "${brokers[@]}" --input "$name-lines" --output "$name-again" --limit 0) || [ $? = 1 ]

@@ -6,12 +6,11 @@ use bytes::Bytes;
 use kafka_protocol::{
     messages::{
         ApiKey, BrokerId, CreatePartitionsRequest, CreateTopicsRequest, DescribeGroupsRequest, FetchRequest, GroupId,
-        LeaveGroupRequest, MetadataRequest, OffsetFetchRequest, ProduceRequest, ResponseKind, TopicName,
+        LeaveGroupRequest, OffsetFetchRequest, ProduceRequest, ResponseKind, TopicName,
         create_partitions_request::CreatePartitionsTopic,
         create_topics_request::CreatableTopic,
         fetch_request::{FetchPartition, FetchTopic},
         leave_group_request::MemberIdentity,
-        metadata_request::MetadataRequestTopic,
         offset_fetch_request::OffsetFetchRequestTopic,
         produce_request::{PartitionProduceData, TopicProduceData},
     },
@@ -19,7 +18,7 @@ use kafka_protocol::{
 };
 
 use super::{
-    clients::{Reading, read},
+    clients::{Reading, about, read},
     network::Network,
 };
 
@@ -55,8 +54,7 @@ pub(super) fn grow(network: &Network, topic: &str, partitions: i32) {
 
 /// Partitions of a topic; 0 if there is none of the name.
 pub(super) fn partitions(network: &Network, topic: &str) -> i32 {
-    let one = MetadataRequestTopic::default().with_name(Some(name(topic)));
-    let answer = network.ask((ApiKey::Metadata, 9), MetadataRequest::default().with_topics(Some(vec![one])).into());
+    let answer = network.ask((ApiKey::Metadata, 9), about([topic]).into());
     let Some(ResponseKind::Metadata(answer)) = answer.map(|response| response.body) else { return 0 };
     answer.topics.first().map_or(0, |topic| i32::try_from(topic.partitions.len()).unwrap_or(0))
 }

@@ -7,10 +7,9 @@ use kafka_protocol::{
     error::ResponseError as E,
     messages::{
         ConsumerProtocolAssignment, ConsumerProtocolSubscription, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-        JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, MetadataRequest, MetadataResponse, ResponseKind,
-        SyncGroupRequest, consumer_protocol_assignment, consumer_protocol_subscription,
-        join_group_request::JoinGroupRequestProtocol, leave_group_request::MemberIdentity,
-        metadata_request::MetadataRequestTopic, sync_group_request::SyncGroupRequestAssignment,
+        JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, MetadataRequest, ResponseKind, SyncGroupRequest,
+        consumer_protocol_assignment, consumer_protocol_subscription, join_group_request::JoinGroupRequestProtocol,
+        leave_group_request::MemberIdentity, sync_group_request::SyncGroupRequestAssignment,
     },
     protocol::{Decodable as _, Encodable as _, StrBytes},
 };
@@ -18,7 +17,7 @@ use kafka_protocol::{
 use super::{
     FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LATER, LEAVE_GROUP, METADATA, PATIENCE, SYNC_GROUP,
     assignors::{Candidate, Place, cooperative_sticky, range},
-    by_topic, error, text, topic_name,
+    by_topic, error, metadata, text,
 };
 use crate::{
     chaos::{
@@ -256,16 +255,14 @@ impl Group {
     }
 
     fn ask_counts(&self) -> MetadataRequest {
-        let topics = self.options.topics.iter();
-        let named = topics.map(|topic| MetadataRequestTopic::default().with_name(Some(topic_name(topic))));
-        MetadataRequest::default().with_topics(Some(named.collect()))
+        metadata::about(&self.options.topics)
     }
 
     fn counted(&mut self, call: Call, joined: Box<JoinGroupResponse>, now: Instant) {
         match self.any.hear(call) {
             Heard::Nothing => self.stage = Stage::Counting(call, joined),
-            Heard::Answer(ResponseKind::Metadata(answer)) if is_whole(&answer) => {
-                self.counts = counts(&answer);
+            Heard::Answer(ResponseKind::Metadata(answer)) if metadata::is_whole(&answer) => {
+                self.counts = metadata::counts(&answer);
                 self.look_at = now + self.options.metadata_every;
                 self.sync(self.share_out(&joined));
             }
@@ -475,7 +472,7 @@ impl Group {
                 Heard::Nothing => {}
                 Heard::Answer(ResponseKind::Metadata(answer)) => {
                     self.looking = None;
-                    let found = counts(&answer);
+                    let found = metadata::counts(&answer);
                     let grew = found.iter().any(|(topic, n)| self.counts.get(topic).is_some_and(|old| n > old));
                     self.again |= grew && matches!(self.stage, Stage::Steady);
                     self.counts.extend(found);
@@ -512,18 +509,6 @@ impl Group {
         self.coordinator.close();
         self.any.close();
     }
-}
-
-/// Whether the answer tells of every topic that was asked about.
-pub(super) fn is_whole(answer: &MetadataResponse) -> bool {
-    answer.topics.iter().all(|topic| topic.error_code == 0)
-}
-
-/// Partitions by topic, of topics that exist.
-pub(super) fn counts(answer: &MetadataResponse) -> BTreeMap<String, i32> {
-    let known = answer.topics.iter().filter(|topic| topic.error_code == 0);
-    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-    known.filter_map(|topic| Some((topic.name.as_ref()?.0.to_string(), count(topic.partitions.len())))).collect()
 }
 
 fn candidate(id: &StrBytes, metadata: &Bytes) -> Candidate {

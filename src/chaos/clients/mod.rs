@@ -1,7 +1,7 @@
 //! The client ports of `kafka`, over the simulated network: what librdkafka does between its caller and the broker, as far
 //! as the caller can see it, in one thread and in virtual time.
 //!
-//! Files in reading order: `records` (batches), `assignors`, `group` (a member of a group), `fetching` (positions and
+//! Files in reading order: `records` (batches), `metadata` (how many partitions topics have), `assignors`, `group` (a member of a group), `fetching` (positions and
 //! fetches), `commits`, `source` (the source port); `outbox` (sequences and retries), `sink`, `transactions`; `scan`,
 //! `topics`.
 //!
@@ -14,6 +14,7 @@ mod assignors;
 mod commits;
 mod fetching;
 mod group;
+mod metadata;
 mod outbox;
 mod records;
 mod scan;
@@ -32,6 +33,7 @@ use kafka_protocol::{
 
 pub(super) use fetching::read;
 pub use group::MemberOptions;
+pub(super) use metadata::about;
 pub(super) use records::{Author, Record as Reading, Row, encode};
 pub use scan::SimScan;
 pub use sink::SimSink;

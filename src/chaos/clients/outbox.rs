@@ -12,17 +12,14 @@ use bytes::Bytes;
 use kafka_protocol::{
     error::ResponseError as E,
     messages::{
-        MetadataRequest, ProduceRequest, ProduceResponse, ResponseKind, TransactionalId,
-        metadata_request::MetadataRequestTopic,
+        ProduceRequest, ProduceResponse, ResponseKind, TransactionalId,
         produce_request::{PartitionProduceData, TopicProduceData},
     },
 };
 
 use super::{
-    LATER, METADATA, PATIENCE, PRODUCE, by_topic, error,
-    group::counts,
+    LATER, METADATA, PATIENCE, PRODUCE, by_topic, error, metadata,
     records::{Author, Row, encode},
-    topic_name,
 };
 use crate::{
     chaos::{
@@ -185,7 +182,7 @@ impl Outbox {
             match self.link.hear(call) {
                 Heard::Nothing => self.asking = Some(call),
                 Heard::Answer(ResponseKind::Metadata(answer)) => {
-                    for (topic, n) in counts(&answer) {
+                    for (topic, n) in metadata::counts(&answer) {
                         if let Some(known) = self.topics.get_mut(topic.as_str()) {
                             *known = n;
                         }
@@ -209,9 +206,7 @@ impl Outbox {
         for topic in &unknown {
             self.topics.entry(Arc::clone(topic)).or_insert(0);
         }
-        let named = unknown.iter().map(|topic| MetadataRequestTopic::default().with_name(Some(topic_name(topic))));
-        let request = MetadataRequest::default().with_topics(Some(named.collect()));
-        self.asking = Some(self.link.ask(METADATA, request.into(), PATIENCE));
+        self.asking = Some(self.link.ask(METADATA, metadata::about(unknown).into(), PATIENCE));
     }
 
     /// Partitions with records that the open transaction does not know of.

@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kafka_protocol::messages::{MetadataRequest, ResponseKind, metadata_request::MetadataRequestTopic};
+use kafka_protocol::messages::ResponseKind;
 
 use super::{
     LATER, METADATA, PATIENCE,
     fetching::{Fetcher, Found},
-    group::counts,
-    topic_name,
+    metadata,
 };
 use crate::{
     chaos::{
@@ -59,16 +58,14 @@ impl SimScan {
     fn learn(&mut self, now: Instant) {
         let Some(call) = self.asking.take() else {
             if now >= self.ask_at && self.any.is_ready() {
-                let named = self.topics.iter().map(|t| MetadataRequestTopic::default().with_name(Some(topic_name(t))));
-                let request = MetadataRequest::default().with_topics(Some(named.collect()));
-                self.asking = Some(self.any.ask(METADATA, request.into(), PATIENCE));
+                self.asking = Some(self.any.ask(METADATA, metadata::about(&self.topics).into(), PATIENCE));
             }
             return;
         };
         match self.any.hear(call) {
             Heard::Nothing => self.asking = Some(call),
             Heard::Answer(ResponseKind::Metadata(answer)) => {
-                let found = counts(&answer);
+                let found = metadata::counts(&answer);
                 if self.topics.iter().any(|topic| !found.contains_key(&**topic)) {
                     self.ask_at = now + LATER;
                     return;

@@ -11,8 +11,8 @@ use super::{
     commits::Commits,
     error,
     fetching::{EARLIEST, Fetcher, Found, LATEST, ask_offsets, offsets},
-    group::{self, Group, Happening, MemberOptions, counts},
-    topic_name,
+    group::{Group, Happening, MemberOptions},
+    metadata,
 };
 use crate::{
     chaos::{
@@ -173,11 +173,7 @@ impl SimSource {
 
     fn ask_given(&mut self, partitions: &[TopicPartition]) {
         if self.group_is_new && self.any.is_ready() {
-            let topics = self.options.topics.iter().map(|topic| {
-                kafka_protocol::messages::metadata_request::MetadataRequestTopic::default()
-                    .with_name(Some(topic_name(topic)))
-            });
-            let request = kafka_protocol::messages::MetadataRequest::default().with_topics(Some(topics.collect()));
+            let request = metadata::about(&self.options.topics);
             self.asking = Some(Asking::All(self.any.ask(METADATA, request.into(), PATIENCE)));
         } else if !self.group_is_new && self.group.coordinator.is_ready() {
             self.ask_committed(partitions, false);
@@ -188,9 +184,9 @@ impl SimSource {
         match self.any.hear(call) {
             Heard::Nothing => self.asking = Some(Asking::All(call)),
             Heard::Answer(ResponseKind::Metadata(answer))
-                if group::is_whole(&answer) && self.group.coordinator.is_ready() =>
+                if metadata::is_whole(&answer) && self.group.coordinator.is_ready() =>
             {
-                let all = counts(&answer)
+                let all = metadata::counts(&answer)
                     .into_iter()
                     .flat_map(|(topic, n)| (0..n).map(move |partition| TopicPartition::new(topic.as_str(), partition)));
                 self.everything = all.chain(given.iter().cloned()).collect();

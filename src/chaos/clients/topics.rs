@@ -8,12 +8,11 @@ use kafka_protocol::{
         CreateTopicsRequest, DescribeConfigsRequest, MetadataRequest, ResponseKind,
         create_topics_request::{CreatableTopic, CreatableTopicConfig},
         describe_configs_request::DescribeConfigsResource,
-        metadata_request::MetadataRequestTopic,
     },
     protocol::StrBytes,
 };
 
-use super::{CREATE_TOPICS, DESCRIBE_CONFIGS, LATER, METADATA, PATIENCE, error, group::counts, text, topic_name};
+use super::{CREATE_TOPICS, DESCRIBE_CONFIGS, LATER, METADATA, PATIENCE, error, metadata, text, topic_name};
 use crate::{
     chaos::{
         host::Host,
@@ -70,8 +69,7 @@ impl SimTopics {
     }
 
     fn count(topics: &[TopicSpec]) -> MetadataRequest {
-        let named = topics.iter().map(|t| MetadataRequestTopic::default().with_name(Some(topic_name(&t.name))));
-        MetadataRequest::default().with_topics(Some(named.collect()))
+        metadata::about(topics.iter().map(|topic| &topic.name))
     }
 
     fn describe(topics: &[TopicSpec]) -> DescribeConfigsRequest {
@@ -115,7 +113,7 @@ impl TopicsClient for SimTopics {
             Stage::Counting(call) => match self.link.hear(call) {
                 Heard::Nothing => self.stage = Stage::Counting(call),
                 Heard::Answer(ResponseKind::Metadata(answer)) => {
-                    let found = counts(&answer);
+                    let found = metadata::counts(&answer);
                     let counted: Option<Vec<_>> = topics.iter().map(|t| found.get(&*t.name).copied()).collect();
                     match counted {
                         Some(counted) => {
