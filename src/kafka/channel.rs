@@ -18,6 +18,8 @@ pub(super) struct Arrival {
     pub(super) partition: TopicPartition,
     /// What the group has committed: where reading begins, if that is an offset.
     pub(super) committed: Option<Committed>,
+    /// Where reading begins otherwise, if that was asked for: the state of a topology with stores is to know it.
+    pub(super) first: Option<NextOffset>,
     /// Where reading ends, if it does.
     pub(super) end: Option<NextOffset>,
 }

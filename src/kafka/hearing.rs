@@ -98,7 +98,8 @@ impl KafkaSpout {
                     }
                     self.take_out(&partition);
                     self.left.remove(&partition);
-                    self.arrive(Arrival { partition, committed: None, end }, epoch, ReplayReason::Restart);
+                    let arrival = Arrival { partition, committed: None, first: None, end };
+                    self.arrive(arrival, epoch, ReplayReason::Restart);
                 }
             }
         }

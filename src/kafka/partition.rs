@@ -42,6 +42,8 @@ pub(super) struct Partition {
     /// What a commit was asked for last: a lower offset must never follow.
     pub(super) asked: Option<DoneOffsets>,
     pub(super) committed: Option<DoneOffsets>,
+    /// What stood beside the offset that was found committed.
+    text: Option<String>,
     /// The last commit that was asked for has no answer yet.
     pub(super) awaits_commit: bool,
     /// Trees that are open, and dead letters on their way.
@@ -58,13 +60,13 @@ impl Partition {
         let metadata = arrival.committed.as_ref().and_then(|committed| CommitMetadata::decode(&committed.metadata));
         let started_before = metadata.as_ref().map(|metadata| metadata.started);
         let above = metadata.map_or_else(OffsetRanges::new, |metadata| metadata.done);
-        let start = arrival.committed.map(|committed| committed.next);
-        let committed = start.map(|next| DoneOffsets { next, above: above.clone() });
+        let (found, text) = arrival.committed.map(|committed| (committed.next, committed.metadata)).unzip();
+        let committed = found.map(|next| DoneOffsets { next, above: above.clone() });
         Self {
             lineage: PartitionLineage::of(&arrival.partition),
             id: arrival.partition,
             epoch,
-            frontier: Frontier::new(start, above, first),
+            frontier: Frontier::new(found.or(arrival.first), above, first),
             pending: Pending::new(first),
             retries: Retries::new(retry),
             first,
@@ -77,6 +79,7 @@ impl Partition {
             replay_reason: ReplayReason::Restart,
             asked: committed.clone(),
             committed,
+            text,
             awaits_commit: false,
             in_flight: 0,
             leaving: false,
@@ -232,7 +235,15 @@ impl Partition {
             done: DoneOffsets { next, above: self.frontier.done_above(MOST_RANGES) },
             started: next.max(self.started().unwrap_or(next)),
             committed: self.committed.as_ref().map(|done| done.next),
+            text: None,
         })
+    }
+
+    /// What was found, to be committed again before anything is emitted: the offset with what stood beside it, or where
+    /// reading begins.
+    pub(super) fn freeze_found(&self) -> Option<Frozen> {
+        let (frozen, text) = (self.freeze()?, self.text.clone());
+        Some(Frozen { done: self.committed.clone().unwrap_or(frozen.done), text, ..frozen })
     }
 
     /// Where the partition stands once everything delivered is given up: at-most-once commits that before it emits.

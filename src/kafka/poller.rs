@@ -72,7 +72,7 @@ pub(super) struct Poller {
     keyed: bool,
     poll_records: usize,
     events: Vec<SourceEvent>,
-    /// Partitions that wait for the answer where they end.
+    /// Partitions that wait for the answer where they begin or end.
     arriving: Option<(Vec<AssignedPartition>, AssignmentEpoch, bool)>,
     /// Revokes that came meanwhile: they are about what is held then.
     held_back: Vec<SourceEvent>,
@@ -233,22 +233,35 @@ impl Poller {
         tracing::info!(partitions = partitions.len(), held = self.held.len(), "partitions {}", event.label());
     }
 
-    /// Begins to read what has arrived, once it is known where it ends.
+    /// Begins to read what has arrived, once everything about it is known that must be.
     fn arrive(&mut self, max_wait: Duration) -> ComponentResult {
         let Some((partitions, epoch, group_is_new)) = self.arriving.take() else { return Ok(()) };
-        if self.until_end && !self.find_ends(&partitions, max_wait) {
+        let Some(found) = self.find_watermarks(&partitions, max_wait) else {
             self.arriving = Some((partitions, epoch, group_is_new));
             return Ok(());
+        };
+        if self.until_end {
+            let unknown = found.iter().filter(|w| !self.ends.contains_key(&w.partition));
+            let ends: Vec<_> = unknown.map(|w| (w.partition.clone(), w.high)).collect();
+            self.ends.extend(ends);
         }
-        let places: Vec<_> =
-            partitions.iter().map(|p| (p.partition.clone(), position(p, group_is_new, self.start))).collect();
+        let start = |p: &AssignedPartition| {
+            let watermarks = found.iter().find(|w| w.partition == p.partition);
+            begin(p, group_is_new, self.start, watermarks.filter(|_| self.keyed))
+        };
+        let places: Vec<_> = partitions.iter().map(|p| (p.partition.clone(), start(p).0)).collect();
         self.client.assign(&places).map_err(component_error)?;
         // Committed beyond the end: it will be heard that this offset is gone, and only then known where reading ends.
         let end = |p: &AssignedPartition| {
             let beyond = |end: &NextOffset| p.committed.as_ref().is_some_and(|committed| committed.next > *end);
             self.ends.get(&p.partition).copied().filter(|end| !beyond(end))
         };
-        let arrival = |p: AssignedPartition| Arrival { end: end(&p), committed: p.committed, partition: p.partition };
+        let arrival = |p: AssignedPartition| Arrival {
+            end: end(&p),
+            first: start(&p).1,
+            committed: p.committed,
+            partition: p.partition,
+        };
         let arrivals: Vec<_> = partitions.into_iter().map(arrival).collect();
         self.held.extend(arrivals.iter().map(|a| (a.partition.clone(), false)));
         self.metrics.rebalances(RebalanceEvent::Assigned).add(1);
@@ -262,24 +275,22 @@ impl Poller {
         Ok(())
     }
 
-    /// False if the brokers do not say now.
-    fn find_ends(&mut self, partitions: &[AssignedPartition], max_wait: Duration) -> bool {
-        let unknown: Vec<_> =
-            partitions.iter().map(|p| &p.partition).filter(|p| !self.ends.contains_key(*p)).cloned().collect();
-        if unknown.is_empty() {
-            return true;
+    /// Oldest record and end of the partitions of which either must be known before they are read: the end, if reading is
+    /// to stop there, and where a partition begins of which nothing is committed, if stores go with it. `None` if the
+    /// brokers do not say now.
+    fn find_watermarks(&mut self, partitions: &[AssignedPartition], max_wait: Duration) -> Option<Vec<Watermarks>> {
+        let ends_here = |p: &&AssignedPartition| self.until_end && !self.ends.contains_key(&p.partition);
+        let begins_here = |p: &&AssignedPartition| self.keyed && p.committed.is_none();
+        let asked = partitions.iter().filter(|p| ends_here(p) || begins_here(p));
+        let asked: Vec<_> = asked.map(|p| p.partition.clone()).collect();
+        if asked.is_empty() {
+            return Some(Vec::new());
         }
         let wait = if max_wait.is_zero() { Duration::ZERO } else { ASK_FIRST_ENDS };
-        match self.client.watermarks(&unknown, wait) {
-            Ok(found) => {
-                self.ends.extend(found.into_iter().map(|w| (w.partition, w.high)));
-                true
-            }
-            Err(error) => {
-                tracing::warn!("reading waits for the ends of {} partitions: {error}", unknown.len());
-                false
-            }
-        }
+        let found = self.client.watermarks(&asked, wait);
+        found
+            .inspect_err(|error| tracing::warn!("reading waits for the ends of {} partitions: {error}", asked.len()))
+            .ok()
     }
 
     /// Goes on with partitions that do not hold the offset to go on from, if that is wanted.
@@ -342,13 +353,23 @@ impl Poller {
     }
 }
 
-/// Where a partition that was given to us begins. Only a new group starts by its setting: a partition that appears later
-/// is read from its beginning, or its first records would be lost.
-fn position(assigned: &AssignedPartition, group_is_new: bool, start: Start) -> Position {
+/// Where a partition that was given to us begins, and at which offset that is, if it is known and was not committed. Only a
+/// new group starts by its setting: a partition that appears later is read from its beginning, or its first records would
+/// be lost.
+fn begin(
+    assigned: &AssignedPartition,
+    group_is_new: bool,
+    start: Start,
+    watermarks: Option<&Watermarks>,
+) -> (Position, Option<NextOffset>) {
     match (&assigned.committed, group_is_new, start) {
-        (Some(committed), _, _) => Position::At(committed.next),
-        (None, true, Start::Latest) => Position::End,
-        (None, _, _) => Position::Beginning,
+        (Some(committed), _, _) => (Position::At(committed.next), None),
+        // What comes between the question and the first read is not skipped: where reading begins is committed.
+        (None, true, Start::Latest) => {
+            let high = watermarks.map(|w| w.high);
+            (high.map_or(Position::End, Position::At), high)
+        }
+        (None, _, _) => (Position::Beginning, watermarks.map(|w| w.low)),
     }
 }
 

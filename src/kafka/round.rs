@@ -25,6 +25,8 @@ pub(super) struct Frozen {
     pub(super) started: NextOffset,
     /// What the group was known to have committed.
     pub(super) committed: Option<NextOffset>,
+    /// What stood beside the offset, if this is what was found and is committed again as it was.
+    pub(super) text: Option<String>,
 }
 
 /// The values of one commit: exactly those that were frozen, never newer ones.
@@ -104,6 +106,8 @@ impl Round {
                 CommitOutcome::MetadataTooLarge(why) if !text.is_empty() => {
                     answer.too_large = Some(why.clone());
                     self.send_at = now;
+                    // What was found cannot be made shorter, and without it the offset is still true.
+                    value.text = value.text.map(|_| String::new());
                     again.push(value);
                 }
                 CommitOutcome::Rebalanced => answer.refused = true,
@@ -143,12 +147,12 @@ impl Round {
 
 impl Frozen {
     fn commit(&self, commit: CommitNumber, budget: usize) -> Commit {
-        let metadata = CommitMetadata { commit, started: self.started, done: self.done.above.clone() };
+        let written = || CommitMetadata { commit, started: self.started, done: self.done.above.clone() }.encode(budget);
         Commit {
             partition: self.partition.clone(),
             epoch: self.epoch,
             next: self.done.next,
-            metadata: metadata.encode(budget),
+            metadata: self.text.clone().unwrap_or_else(written),
         }
     }
 }

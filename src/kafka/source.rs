@@ -347,6 +347,30 @@ impl Spout for KafkaSpout {
         Ok(self.begun.then(|| self.starts.clone()))
     }
 
+    /// Commits again what was found: the group refuses that to a member whose place was taken, and it is heard before the
+    /// first flush. What a partition begins with that had nothing is commit 0.
+    fn confirms(&mut self, now: Instant) -> ComponentResult<bool> {
+        self.now = self.now.max(now);
+        self.hear_news();
+        if self.round.is_none() {
+            let found: Vec<_> = self.live().filter_map(Partition::freeze_found).collect();
+            self.mark_asked(&found);
+            let mut round = Round::new(CommitNumber(0), found, self.now);
+            round.begin();
+            self.round = Some(round);
+        }
+        self.send_commits();
+        self.broken.clone().map_or(Ok(()), Err)?;
+        match self.round.as_ref().map_or(CommitState::Done, Round::state) {
+            CommitState::Pending => Ok(false),
+            CommitState::Done => Ok(true),
+            CommitState::Refused => Err(ComponentError::new(
+                "the group has given this process's place away while the stores were restored. The topology starts again, \
+                 and finds out what is its own",
+            )),
+        }
+    }
+
     fn frozen(&mut self) -> ComponentResult<Vec<SourcePosition>> {
         if self.has_left {
             self.broken.clone().map_or(Ok(()), Err)?;

@@ -110,6 +110,11 @@ impl Conductor {
                     return self.start(started);
                 }
             }
+            Report::Confirmed => {
+                if self.keeping.as_mut().is_some_and(Keeping::confirmed) {
+                    self.activate();
+                }
+            }
             Report::Changed(changes) => {
                 // Without a changelog there is nobody who wants them.
                 if let Some(keeping) = &mut self.keeping {
@@ -152,7 +157,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// The stores are restored: go, or not.
+    /// The stores are restored: go on if the spouts still may, or refuse.
     fn start(&mut self, started: Started) -> Result<(), EngineError> {
         let (next, report) = match started {
             Started::Go(next, report) => (next, report),
@@ -167,11 +172,15 @@ impl Conductor {
         );
         self.committer.start_at(next);
         self.restored = report;
+        self.control.broadcast(&Command::Confirm);
+        Ok(())
+    }
+
+    fn activate(&mut self) {
         if self.phase == Phase::Starting {
             self.phase = Phase::Running;
             self.control.broadcast(&Command::Activate);
         }
-        Ok(())
     }
 
     /// What was found in the stores' changelog at the start.
@@ -224,23 +233,13 @@ impl Conductor {
                 }
                 None
             }
-            Phase::LastCommit { ending, .. } => {
-                let over = self.committer.is_resting() && !(self.is_unconfirmed() && self.commit());
-                over.then_some(ending)
-            }
+            Phase::LastCommit { ending, .. } => self.committer.is_resting().then_some(ending),
         }
-    }
-
-    /// Whether the state does not know yet that anything of it was committed, having been written before its first
-    /// commit. Another flush tells it, without which offsets that are deleted later look like a first commit that never
-    /// came.
-    const fn is_unconfirmed(&self) -> bool {
-        self.keeping.is_some() && self.committer.number().0 == 1
     }
 
     fn commit_if_due(&mut self, now: Instant) {
         let moves = self.moves();
-        if moves == self.moves && !self.is_unconfirmed() && now - self.last_commit < LONGEST_WITHOUT_COMMIT {
+        if moves == self.moves && now - self.last_commit < LONGEST_WITHOUT_COMMIT {
             if self.committer.due().is_some_and(|due| now >= due) {
                 self.committer.skip(now);
             }

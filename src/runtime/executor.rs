@@ -11,6 +11,7 @@ use super::{
     error::EngineError,
     keeper::KeeperNews,
     link::{Incoming, Outgoing},
+    stores::Asked,
     task::{Kind, SpoutTask, Task, guarded},
     vitals::Vitals,
 };
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     },
     /// Everything was restored: to be answered with the number of entries.
     Restored,
+    /// Spouts find out whether they may go on from where they begin, to be answered when all may.
+    Confirm,
     /// Spouts may emit.
     Activate,
     /// Spouts stop emitting; trees in flight go on.
@@ -56,6 +59,8 @@ pub(crate) enum Report {
     Begins(Vec<SourceStart>),
     /// So many entries are in this executor's stores.
     Restored(u64),
+    /// This executor's spouts may go on from where they begin.
+    Confirmed,
     /// Entries of this executor's stores that have changed.
     Changed(Vec<(StoreId, Changes)>),
     /// Where this executor's spouts stood at the freeze, and how far they have come since.
@@ -118,8 +123,8 @@ pub(crate) struct ExecutorState {
     pub(super) queue: VecDeque<Batch>,
     pub(super) active: bool,
     pub(super) stopped: bool,
-    /// Whether spouts are still to find out where they begin.
-    pub(super) beginning: bool,
+    /// What spouts are still to find out before they may emit.
+    pub(super) asked: Option<Asked>,
     /// The step of a commit that is not done yet.
     pub(super) commit: Option<CommitStep>,
     /// Why trees of this ledger fail, until their end was told.
@@ -148,7 +153,7 @@ impl Executor {
         if self.state.stopped {
             return Ok(Step::Stopped);
         }
-        let mut worked = self.take_acks(now)? | self.begin(now)? | worked;
+        let mut worked = self.take_acks(now)? | self.ask_spouts(now)? | worked;
         worked |= self.take_batches();
         worked |= self.run_queue(now)?;
         worked |= self.run_spouts(now)?;
@@ -181,9 +186,10 @@ impl Executor {
         while let Ok(command) = self.commands.try_recv() {
             any = true;
             match command {
-                Command::Begin => self.state.beginning = true,
+                Command::Begin => self.state.asked = Some(Asked::Begins),
                 Command::Restore { task, store, group, entries } => self.restore(task, store, group, &entries)?,
                 Command::Restored => self.tell_restored(),
+                Command::Confirm => self.state.asked = Some(Asked::Confirms),
                 Command::Activate => self.set_active(true),
                 Command::Deactivate => self.set_active(false),
                 Command::Commit(step) => self.begin_commit_step(step, now)?,
@@ -411,7 +417,7 @@ impl Executor {
     fn wake_at(&self, now: Instant) -> Instant {
         let in_flight =
             |task: &Task| matches!(&task.kind, Kind::Sink(s) if s.in_flight > 0) || !task.waiting.is_empty();
-        let polls = self.state.commit.is_some() || self.state.beginning || self.tasks.iter().any(in_flight);
+        let polls = self.state.commit.is_some() || self.state.asked.is_some() || self.tasks.iter().any(in_flight);
         let poll = if polls { now + POLL_INTERVAL } else { Instant::FAR_FUTURE };
         let ticks = self.tasks.iter().filter_map(|t| t.ticks.as_ref()).map(|t| t.next);
         let retries = self.tasks.iter().filter_map(|t| match &t.kind {

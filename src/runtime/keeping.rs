@@ -36,6 +36,7 @@ pub(crate) struct Keeping {
     position: Option<Position>,
     restored: usize,
     keys: u64,
+    confirmed: usize,
     changed: Vec<(StoreId, Changes)>,
     positions: Vec<SourcePosition>,
     positioned: usize,
@@ -56,6 +57,7 @@ impl Keeping {
             position: None,
             restored: 0,
             keys: 0,
+            confirmed: 0,
             changed: Vec::new(),
             positions: Vec::new(),
             positioned: 0,
@@ -108,6 +110,12 @@ impl Keeping {
         self.restored += 1;
         self.keys += keys;
         (self.restored == self.executors).then(|| self.start.restored(self.position.as_ref(), self.keys, now))
+    }
+
+    /// The spouts of an executor may go on from where they begin. True if those of all may.
+    pub(super) const fn confirmed(&mut self) -> bool {
+        self.confirmed += 1;
+        self.confirmed == self.executors
     }
 
     /// An executor has handed over what has changed in its stores.

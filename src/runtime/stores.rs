@@ -7,28 +7,54 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    state::Changes,
+    state::{Changes, SourceStart},
     topology::{ComponentError, changelog::StoreId},
 };
 
+/// What spouts are asked at the start of a topology with stores.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// Where they begin.
+    Begins,
+    /// Whether they may go on from there.
+    Confirms,
+}
+
 impl Executor {
-    /// Asks the spouts where they begin, until all know. A topology without stores does not ask.
-    pub(super) fn begin(&mut self, now: Instant) -> Result<bool, EngineError> {
-        if !self.state.beginning {
-            return Ok(false);
-        }
+    /// Asks the spouts what they are to find out, until all know. A topology without stores does not ask.
+    pub(super) fn ask_spouts(&mut self, now: Instant) -> Result<bool, EngineError> {
+        let answer = match self.state.asked {
+            None => None,
+            Some(Asked::Begins) => self.begins_at(now)?.map(Report::Begins),
+            Some(Asked::Confirms) => self.confirms(now)?.then_some(Report::Confirmed),
+        };
+        let Some(answer) = answer else { return Ok(false) };
+        self.state.asked = None;
+        self.report(answer);
+        Ok(true)
+    }
+
+    fn begins_at(&mut self, now: Instant) -> Result<Option<Vec<SourceStart>>, EngineError> {
         let mut starts = Vec::new();
         for task in &mut self.tasks {
             if let Kind::Spout(spout) = &mut task.kind {
                 match guarded(&task.context, || spout.spout.begins_at(now))? {
                     Some(found) => starts.extend(found),
-                    None => return Ok(false),
+                    None => return Ok(None),
                 }
             }
         }
-        self.state.beginning = false;
-        self.report(Report::Begins(starts));
-        Ok(true)
+        Ok(Some(starts))
+    }
+
+    fn confirms(&mut self, now: Instant) -> Result<bool, EngineError> {
+        let mut all = true;
+        for task in &mut self.tasks {
+            if let Kind::Spout(spout) = &mut task.kind {
+                all &= guarded(&task.context, || spout.spout.confirms(now))?;
+            }
+        }
+        Ok(all)
     }
 
     /// Puts entries back into a store.

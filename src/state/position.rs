@@ -51,6 +51,15 @@ pub struct CommittedStart {
     pub next: i64,
     /// What was done above it.
     pub done: OffsetRanges,
-    /// The number of the commit; `None` if the metadata beside the offset is not ours.
+    /// The number of the commit; `None` if the metadata beside the offset is not ours. 0: nothing was done yet, and this is
+    /// where reading began.
     pub commit: Option<u64>,
+}
+
+impl CommittedStart {
+    /// Whether it says only where reading began: no state need hold anything below.
+    #[must_use]
+    pub fn is_beginning(&self) -> bool {
+        self.commit == Some(0)
+    }
 }

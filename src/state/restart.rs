@@ -53,7 +53,7 @@ pub fn next_commit(position: Option<&Position>, starts: &[SourceStart]) -> u64 {
 const RESET: &str = "`stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together";
 
 fn without_state(start: &SourceStart) -> Result<u64, String> {
-    let Some(committed) = &start.committed else { return Ok(0) };
+    let Some(committed) = start.committed.as_ref().filter(|found| !found.is_beginning()) else { return Ok(0) };
     let (place, next) = (place(start), committed.next);
     let whose = match committed.commit {
         Some(number) => format!("by commit {number} of an app of this kind, so its state is gone"),
@@ -71,6 +71,7 @@ fn with_state(position: &Position, start: &SourceStart) -> Result<u64, String> {
         |of: &&SourcePosition| of.source == start.source && of.topic == start.topic && of.partition == start.partition;
     match (position.sources.iter().find(is_it), &start.committed) {
         (None, None) => Ok(0),
+        (None, Some(committed)) if committed.is_beginning() => Ok(0),
         (None, Some(committed)) => Err(unnamed(position, start, committed)),
         // From the beginning, or from where the predecessor began: which was that is not known.
         (Some(SourcePosition { committed: None, started, .. }), None) => Ok(records(0, *started)),
@@ -216,6 +217,20 @@ mod tests {
         let state = state(&[("t", 0, Some(40), 50, 50)]);
         let starts = [found("t", 0, Some((50, &[], Some(9)))), found("t", 1, None), found("u", 0, None)];
         assert_eq!(plan_restart(Some(&state), &starts), go(10, 0));
+    }
+
+    #[test]
+    fn where_reading_began_needs_no_state() {
+        let began = |partition| found("t", partition, Some((7, &[], Some(0))));
+        assert_eq!(plan_restart(None, &[began(0), found("t", 1, None)]), go(1, 0), "died before the first flush");
+        let state = state(&[("t", 0, Some(7), 20, 30)]);
+        assert_eq!(
+            plan_restart(Some(&state), &[began(0), began(1)]),
+            go(10, 23),
+            "before the first commit, and a new one"
+        );
+        let later = found("t", 1, Some((8, &[], Some(3))));
+        assert!(refusal(None, &[began(0), later]).starts_with("t-1: offset 8 is committed by commit 3"));
     }
 
     #[test]

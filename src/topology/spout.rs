@@ -128,6 +128,16 @@ pub trait Spout: Send {
         Ok(Some(Vec::new()))
     }
 
+    /// Whether this spout may still go on from what [`Spout::begins_at`] has told. In a topology with stores it is asked
+    /// for once they are restored and before the first `next`, until it is `true`: the changelog is this process's by then,
+    /// and a process that has lost its partitions meanwhile must hear it before it writes a flush.
+    ///
+    /// # Errors
+    /// It may not. Ends the generation.
+    fn confirms(&mut self, _now: Instant) -> ComponentResult<bool> {
+        Ok(true)
+    }
+
     /// Where every partition stood at the last `freeze`, and how far it has been started *by now*: what the stores' flush
     /// is written with. It is asked for after every store was handed over, so that no record has left its traces in one
     /// that is not below `started`.

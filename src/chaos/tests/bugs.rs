@@ -188,6 +188,10 @@ impl Spout for BuggySpout {
         self.inner.begins_at(now)
     }
 
+    fn confirms(&mut self, now: Instant) -> ComponentResult<bool> {
+        self.inner.confirms(now)
+    }
+
     fn frozen(&mut self) -> ComponentResult<Vec<SourcePosition>> {
         self.inner.frozen()
     }

@@ -28,6 +28,8 @@ const TICK: Duration = Duration::from_millis(1);
 struct Journal {
     records: Vec<String>,
     committed: Option<CommittedStart>,
+    /// Another process has taken this one's place.
+    taken: bool,
 }
 
 type Shared = Arc<Mutex<Journal>>;
@@ -85,6 +87,16 @@ impl Spout for Reader {
         }
         let start = SourceStart { source: "lines".into(), topic: "journal".into(), partition: 0, committed };
         Ok(Some(vec![start]))
+    }
+
+    fn confirms(&mut self, _: Instant) -> ComponentResult<bool> {
+        let mut journal = self.journal.lock().unwrap();
+        if journal.taken {
+            return Err(ComponentError::new("its place was taken"));
+        }
+        let began = CommittedStart { next: 0, done: OffsetRanges::new(), commit: Some(0) };
+        self.known = Some(journal.committed.get_or_insert(began).next);
+        Ok(true)
     }
 
     fn next(&mut self, _: Instant, budget: usize, out: &mut SpoutOutput<'_>) -> ComponentResult<Next> {
@@ -241,7 +253,7 @@ impl World {
             batch_rows: 2,
             ..options(3)
         };
-        let journal = Arc::new(Mutex::new(Journal { records, committed: None }));
+        let journal = Arc::new(Mutex::new(Journal { records, committed: None, taken: false }));
         Self { journal, changelog, options, restored: RestoreReport::default() }
     }
 
@@ -342,11 +354,22 @@ fn offsets_that_are_deleted_after_the_very_first_commit_are_refused() {
 }
 
 #[test]
+fn a_process_whose_place_was_taken_while_its_stores_were_restored_writes_no_flush() {
+    let mut world = World::new(60);
+    assert_eq!(world.process(2, 0, 10_000).unwrap(), Some(Ending::Exhausted));
+    world.journal.lock().unwrap().records.push("one more".to_owned());
+    let before = world.changelog.position();
+    world.journal.lock().unwrap().taken = true;
+    assert!(matches!(world.process(2, 0, 10_000), Err(EngineError::Component { .. })));
+    assert_eq!(world.changelog.position(), before);
+}
+
+#[test]
 fn offsets_are_not_committed_before_the_changelog_holds_the_entries() {
     let mut world = World::new(60);
     world.changelog.hold(true);
     assert_eq!(world.process(2, 0, 300).unwrap(), None, "nothing ends while no flush becomes durable");
-    assert_eq!(world.journal.lock().unwrap().committed, None);
+    assert_eq!(world.journal.lock().unwrap().committed.as_ref().unwrap().commit, Some(0));
     world.changelog.hold(false);
     assert_eq!(world.process(2, 0, 10_000).unwrap(), Some(Ending::Exhausted));
     assert_eq!(world.seen(), world.expected());
