@@ -20,6 +20,7 @@ pub mod substitutes;
 #[cfg(test)]
 mod tests;
 mod view;
+mod words;
 
 pub use shrink::shrink;
 pub use simulation::{RunOptions, Verdict, run};

@@ -6,15 +6,16 @@
 //! 3. Committed offsets and the changelog's commit numbers never go back, and no flush stands before what is committed.
 //! 4. Nothing arrives that was not fed, and nothing twice where nothing went wrong.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::{
     network::Network,
     pipeline::{COUNTS, GROUP, LINES, REMEMBER, SEEN, WORDS},
     view::{Committed, committed, partitions, read_on},
+    words::{Lineages, Word},
 };
 use crate::{
-    kafka::{ChangelogOptions, LINEAGE_HEADER, record::Headers},
+    kafka::{ChangelogOptions, LINEAGE_HEADER},
     state::{Position, RecordKey, StateKey, StateValue},
 };
 
@@ -52,30 +53,14 @@ pub(super) struct Oracle {
     words: Cursor,
     seen_topic: Cursor,
     counts_topic: Cursor,
-    /// Lineages by word, as they have arrived; and how many records that were.
-    arrived: HashMap<String, HashSet<u64>>,
+    /// Words as they have arrived, and how many records that were.
+    arrived: Lineages,
     arrivals: u64,
-    /// Which records have arrived, by their own word, and which are remembered.
-    unique: HashSet<u32>,
-    remembered: HashSet<u32>,
-    lineages: HashMap<String, HashSet<u64>>,
-    counts: HashMap<String, u64>,
+    /// Words as they are remembered, and how often each is counted.
+    remembered: Lineages,
+    counts: BTreeMap<Word, u64>,
     committed: BTreeMap<i32, Committed>,
     position: Option<Position>,
-    headers: Vec<u8>,
-}
-
-/// How many words come again and again.
-const COMMON: u32 = 20;
-
-/// The line of a record: a word that many have, and one that is its own.
-pub(super) fn line(record: u32) -> String {
-    format!("c{} u{record}", record % COMMON)
-}
-
-/// The number in a word that is a record's own.
-fn own(word: &str) -> Option<u32> {
-    word.strip_prefix('u')?.parse().ok()
 }
 
 impl Oracle {
@@ -89,15 +74,12 @@ impl Oracle {
             words: Cursor::new(WORDS.to_owned()),
             seen_topic: Cursor::new(of.topic(REMEMBER, SEEN)),
             counts_topic: Cursor::new(of.topic(REMEMBER, COUNTS)),
-            arrived: HashMap::new(),
+            arrived: Lineages::default(),
             arrivals: 0,
-            unique: HashSet::new(),
-            remembered: HashSet::new(),
-            lineages: HashMap::new(),
-            counts: HashMap::new(),
+            remembered: Lineages::default(),
+            counts: BTreeMap::new(),
             committed: BTreeMap::new(),
             position: None,
-            headers: Vec::new(),
         }
     }
 
@@ -109,14 +91,13 @@ impl Oracle {
 
     /// Records that have arrived more than once, and all.
     pub(super) fn duplicates(&self) -> (u64, u64) {
-        let distinct: usize = self.arrived.values().map(HashSet::len).sum();
-        (self.arrivals - distinct as u64, self.arrivals)
+        (self.arrivals - self.arrived.len() as u64, self.arrivals)
     }
 
     /// What counts are too high by.
     fn counted_again(&self) -> u64 {
-        let expected = |word: &str| self.lineages.get(word).map_or(0, HashSet::len) as u64;
-        self.counts.iter().map(|(word, count)| count.saturating_sub(expected(word))).sum()
+        let lineages = |word: Word| self.remembered.of(word) as u64;
+        self.counts.iter().map(|(word, count)| count.saturating_sub(lineages(*word))).sum()
     }
 
     /// Whether everything that was fed is committed.
@@ -127,44 +108,45 @@ impl Oracle {
     }
 
     fn read_words(&mut self) -> Result<(), String> {
-        let (arrived, unique, headers) = (&mut self.arrived, &mut self.unique, &mut self.headers);
-        let (arrivals, mut wrong) = (&mut self.arrivals, None);
+        let (arrived, arrivals, records) = (&mut self.arrived, &mut self.arrivals, self.records);
+        let mut wrong = None;
         self.words.read(&self.network, |record| {
-            let word = record.value.and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
-            record.headers(headers);
-            let lineage = Headers::decode(headers).find(|(name, _)| *name == LINEAGE_HEADER.as_bytes());
-            let digits = lineage.and_then(|(_, value)| std::str::from_utf8(value?).ok());
+            let text = record.value.unwrap_or_default();
+            let Some(word) = Word::read(text, records) else {
+                wrong = Some(unfed(text, "has arrived"));
+                return;
+            };
+            let digits = record.header(LINEAGE_HEADER.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
             let Some(lineage) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else {
-                wrong = Some(format!("{word:?} has arrived without its lineage"));
+                wrong = Some(format!("{word} has arrived without its lineage"));
                 return;
             };
             *arrivals += 1;
-            unique.extend(own(word));
-            match arrived.get_mut(word) {
-                Some(lineages) => drop(lineages.insert(lineage)),
-                None => drop(arrived.insert(word.to_owned(), HashSet::from([lineage]))),
-            }
+            arrived.insert(word, lineage);
         });
         wrong.map_or(Ok(()), Err)
     }
 
     fn read_changelog(&mut self) -> Result<(), String> {
-        let (remembered, lineages) = (&mut self.remembered, &mut self.lineages);
+        let (remembered, records) = (&mut self.remembered, self.records);
+        let (mut wrong, mut scratch) = (None, Vec::new());
         self.seen_topic.read(&self.network, |record| {
-            let mut scratch = Vec::new();
             let Some(RecordKey::Entry(key)) = record.key.and_then(RecordKey::decode) else { return };
-            let Ok((word, lineage)) = <(String, u64)>::decode(key, &mut scratch) else { return };
-            remembered.extend(own(word));
-            lineages.entry(word.to_owned()).or_default().insert(lineage);
+            let Ok((text, lineage)) = <(String, u64)>::decode(key, &mut scratch) else { return };
+            match Word::read(text.as_bytes(), records) {
+                Some(word) => remembered.insert(word, lineage),
+                None => wrong = Some(unfed(text.as_bytes(), "is remembered")),
+            }
         });
-        let (counts, position, mut wrong) = (&mut self.counts, &mut self.position, None);
+        let (counts, position) = (&mut self.counts, &mut self.position);
         self.counts_topic.read(&self.network, |record| match record.key.and_then(RecordKey::decode) {
             Some(RecordKey::Entry(key)) => {
-                let mut scratch = Vec::new();
-                let word = <String as StateKey>::decode(key, &mut scratch);
+                let text = <String as StateKey>::decode(key, &mut scratch);
                 let count = <u64 as StateValue>::decode(record.value.unwrap_or_default());
-                if let (Ok(word), Ok(count)) = (word, count) {
-                    counts.insert(word.to_owned(), count);
+                let (Ok(text), Ok(count)) = (text, count) else { return };
+                match Word::read(text.as_bytes(), records) {
+                    Some(word) => drop(counts.insert(word, count)),
+                    None => wrong = Some(unfed(text.as_bytes(), "is counted")),
                 }
             }
             Some(RecordKey::Position) => {
@@ -204,13 +186,13 @@ impl Oracle {
                 return Err(format!("{LINES}-{partition}: {} is committed, beyond the end", now.next));
             };
             for record in passed {
-                if !self.unique.contains(record) {
+                if self.arrived.of(Word::own(*record)) == 0 {
                     return Err(format!(
                         "{LINES}-{partition}: {} is committed, and record {record} below has not arrived",
                         now.next
                     ));
                 }
-                if self.stores && !self.remembered.contains(record) {
+                if self.stores && self.remembered.of(Word::own(*record)) == 0 {
                     return Err(format!(
                         "{LINES}-{partition}: {} is committed, and record {record} below is not in the changelog",
                         now.next
@@ -226,18 +208,14 @@ impl Oracle {
     pub(super) fn finish(&mut self, calm: bool) -> Result<(), String> {
         self.commit()?;
         self.read_words()?;
-        let all: HashSet<u32> = self.fed.values().flatten().copied().collect();
-        missing("has not arrived", &all, &self.unique)?;
-        common(&all, &self.arrived, "has arrived")?;
+        complete(self.records, &self.arrived, ("has not arrived", "has arrived"))?;
         if self.stores {
             self.read_changelog()?;
-            missing("is not remembered", &all, &self.remembered)?;
-            common(&all, &self.lineages, "is remembered")?;
-            let in_order: BTreeMap<_, _> = self.lineages.iter().collect();
-            for (word, lineages) in in_order {
-                let count = self.counts.get(word).copied().unwrap_or(0);
-                if count < lineages.len() as u64 {
-                    return Err(format!("{word:?} is counted {count} times, and it came {} times", lineages.len()));
+            complete(self.records, &self.remembered, ("is not remembered", "is remembered"))?;
+            for word in Word::common().chain((0..self.records).map(Word::own)) {
+                let (count, lineages) = (self.counts.get(&word).copied().unwrap_or(0), self.remembered.of(word));
+                if count < lineages as u64 {
+                    return Err(format!("{word} is counted {count} times, and it came {lineages} times"));
                 }
             }
         }
@@ -252,22 +230,20 @@ impl Oracle {
     }
 }
 
-fn missing(what: &str, all: &HashSet<u32>, there: &HashSet<u32>) -> Result<(), String> {
-    match all.difference(there).min() {
-        None => Ok(()),
-        Some(first) => {
-            Err(format!("{} of {} records: the first that {what} is {first}", all.difference(there).count(), all.len()))
-        }
-    }
+fn unfed(text: &[u8], what: &str) -> String {
+    format!("{:?} {what}, and was never fed", String::from_utf8_lossy(text))
 }
 
-/// Whether each common word has as many lineages as records that hold it.
-fn common(all: &HashSet<u32>, lineages: &HashMap<String, HashSet<u64>>, what: &str) -> Result<(), String> {
-    for n in 0..COMMON {
-        let (word, expected) = (format!("c{n}"), all.iter().filter(|record| *record % COMMON == n).count());
-        let found = lineages.get(&word).map_or(0, HashSet::len);
+/// Whether every record's own word is there, and each common one with as many lineages as records that hold it.
+fn complete(records: u32, there: &Lineages, (is_not, is): (&str, &str)) -> Result<(), String> {
+    let missing = || (0..records).filter(|record| there.of(Word::own(*record)) == 0);
+    if let Some(first) = missing().next() {
+        return Err(format!("{} of {records} records: the first that {is_not} is {first}", missing().count()));
+    }
+    for word in Word::common() {
+        let (found, expected) = (there.of(word), word.count(records));
         if found != expected {
-            return Err(format!("{word:?} {what} with {found} lineages of {expected}"));
+            return Err(format!("{word} {is} with {found} lineages of {expected}"));
         }
     }
     Ok(())

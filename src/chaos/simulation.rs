@@ -9,12 +9,13 @@ use super::{
     host::HostId,
     log::Log,
     network::Network,
-    oracle::{Oracle, line},
+    oracle::Oracle,
     pipeline::{GROUP, LETTERS, LINES, Make, SESSION, WORDS},
     plan::{Fault, Planned, Scope, draw},
     process::{Fate, Process, Setting},
     substitutes::Substitutes,
     view::{append, create_topic, expel, grow},
+    words::push_line,
 };
 use crate::{
     broker::core::{BrokerOptions, GroupOptions, faults::Rule},
@@ -275,13 +276,15 @@ impl Simulation {
         let count = u32::try_from(self.dice.between(1, BATCH)).unwrap_or(1).min(self.records - self.fed);
         let partition = i32::try_from(self.dice.below(usize::try_from(self.partitions).unwrap_or(1))).unwrap_or(0);
         let numbers = self.fed..self.fed + count;
-        let rows: Vec<_> = numbers
-            .clone()
-            .map(|n| Row { key: None, value: Some(line(n).into()), headers: bytes::Bytes::new() })
-            .collect();
+        let (mut lines, mut ends) = (Vec::new(), vec![0]);
+        for n in numbers.clone() {
+            push_line(n, &mut lines);
+            ends.push(lines.len());
+        }
+        let rows = ends.array_windows().map(|[from, to]| Row { value: lines.get(*from..*to), ..Row::default() });
         let author = Author { producer_id: -1, epoch: -1, sequence: -1, transactional: false };
         let timestamp = EPOCH_MS + i64::try_from(now.nanos() / 1_000_000).unwrap_or(0);
-        if !append(&self.setting.network, LINES, partition, encode(author, timestamp, rows.iter())) {
+        if !append(&self.setting.network, LINES, partition, encode(author, timestamp, rows)) {
             return Err("the broker takes no records".to_owned());
         }
         numbers.for_each(|n| self.oracle.fed(partition, n));

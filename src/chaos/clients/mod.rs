@@ -2,7 +2,7 @@
 //! as the caller can see it, in one thread and in virtual time.
 //!
 //! Files in reading order: `records` (batches), `metadata` (how many partitions topics have), `assignors`, `group` (a member of a group), `fetching` (positions and
-//! fetches), `commits`, `source` (the source port); `outbox` (sequences and retries), `sink`, `transactions`; `scan`,
+//! fetches), `commits`, `source` (the source port); `lane` (sequences) and `outbox` (retries), `sink`, `transactions`; `scan`,
 //! `topics`.
 //!
 //! Invariants:
@@ -14,6 +14,7 @@ mod assignors;
 mod commits;
 mod fetching;
 mod group;
+mod lane;
 mod metadata;
 mod outbox;
 mod records;

@@ -1,14 +1,8 @@
 //! Records on their way out: shared among partitions, numbered, sent one batch a partition at a time, and sent again with the
 //! same numbers until the broker has said what became of them (KIP-98).
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use kafka_protocol::{
     error::ResponseError as E,
     messages::{
@@ -18,8 +12,9 @@ use kafka_protocol::{
 };
 
 use super::{
-    LATER, METADATA, PATIENCE, PRODUCE, by_topic, error, metadata,
-    records::{Author, Row, encode},
+    LATER, METADATA, PATIENCE, PRODUCE, by_topic, error,
+    lane::{Lane, Queue},
+    metadata,
 };
 use crate::{
     chaos::{
@@ -28,7 +23,7 @@ use crate::{
     },
     clock::Instant,
     kafka::{
-        client::{FlushId, ProduceBatch},
+        client::ProduceBatch,
         produce::{BY_KEY, ProduceRow},
     },
 };
@@ -47,35 +42,50 @@ pub(super) struct OutboxOptions {
     pub(super) transactional_id: Option<TransactionalId>,
 }
 
-/// A record on its way.
-#[derive(Clone, Debug)]
-pub(super) struct Item {
-    pub(super) topic: Arc<str>,
-    pub(super) row: Row,
-    pub(super) flush: FlushId,
-    pub(super) tag: u32,
-    partition: i32,
-    deadline: Instant,
-}
-
 /// What became of records of one partition.
 #[derive(Debug)]
 pub(super) enum Delivery {
-    Acked(Vec<Item>),
-    Failed(Vec<Item>, E),
+    Acked(ProduceBatch),
+    Failed(ProduceBatch, E),
 }
 
-/// The records for one partition.
-#[derive(Debug, Default)]
-struct Lane {
-    waiting: VecDeque<Item>,
-    /// Without answer: as it was encoded, and what it holds.
-    sent: Option<(Bytes, Vec<Item>)>,
-    /// The next number.
-    sequence: i32,
-    not_before: Instant,
-    /// Of a transactional producer: the open transaction knows of the partition.
-    added: bool,
+/// A topic that is written.
+#[derive(Debug)]
+struct Topic {
+    /// 0: not known yet.
+    partitions: i32,
+    /// Records that came before that was known.
+    unplaced: Queue,
+    /// By partition.
+    lanes: Vec<Lane>,
+}
+
+impl Topic {
+    const fn new(name: Arc<str>) -> Self {
+        Self { partitions: 0, unplaced: Queue::new(name), lanes: Vec::new() }
+    }
+
+    /// Puts a record where it belongs. `spread` is moved by those that may go anywhere.
+    fn place(&mut self, (batch, row): (&ProduceBatch, &ProduceRow), until: Instant, spread: &mut i32) {
+        if self.partitions == 0 {
+            return self.unplaced.push(batch, row, until);
+        }
+        let partition = match (batch.parts(row).0, row.partition) {
+            (Some(key), BY_KEY) => murmur2_partition(key, self.partitions),
+            (None, BY_KEY) => {
+                *spread = (*spread + 1) % self.partitions;
+                *spread
+            }
+            (_, chosen) => chosen,
+        };
+        let at = usize::try_from(partition).unwrap_or(0);
+        if self.lanes.len() <= at {
+            self.lanes.resize_with(at + 1, || Lane::new(Arc::clone(batch.topic())));
+        }
+        if let Some(lane) = self.lanes.get_mut(at) {
+            lane.waiting.push(batch, row, until);
+        }
+    }
 }
 
 pub(super) type LaneId = (Arc<str>, i32);
@@ -88,13 +98,10 @@ pub(super) struct Outbox {
     pub(super) link: Link,
     /// Producer id and epoch.
     pub(super) identity: Option<(i64, i16)>,
-    topics: BTreeMap<Arc<str>, i32>,
+    topics: BTreeMap<Arc<str>, Topic>,
     asking: Option<Call>,
     ask_at: Instant,
-    /// Records of topics that are not known yet.
-    unplaced: VecDeque<Item>,
-    lanes: BTreeMap<LaneId, Lane>,
-    request: Option<(Call, Vec<LaneId>)>,
+    request: Option<Call>,
     in_flight: usize,
     spread: i32,
 }
@@ -109,8 +116,6 @@ impl Outbox {
             topics: BTreeMap::new(),
             asking: None,
             ask_at: Instant::ZERO,
-            unplaced: VecDeque::new(),
-            lanes: BTreeMap::new(),
             request: None,
             in_flight: 0,
             spread: 0,
@@ -126,54 +131,24 @@ impl Outbox {
         let room = self.options.queue_records.saturating_sub(self.in_flight);
         let rows = batch.rows().get(from..).unwrap_or_default();
         let taken = rows.len().min(room);
-        for row in rows.iter().take(taken) {
-            let item = self.item(batch, row);
-            self.place(item);
+        let until = self.host.now() + self.options.delivery_timeout;
+        if taken > 0 {
+            let (name, spread) = (batch.topic(), &mut self.spread);
+            let topic = self.topics.entry(Arc::clone(name)).or_insert_with(|| Topic::new(Arc::clone(name)));
+            rows.iter().take(taken).for_each(|row| topic.place((batch, row), until, spread));
         }
         self.in_flight += taken;
         taken
     }
 
-    fn item(&self, batch: &ProduceBatch, row: &ProduceRow) -> Item {
-        let (key, value, headers) = batch.parts(row);
-        Item {
-            topic: Arc::clone(batch.topic()),
-            row: Row {
-                key: key.map(Bytes::copy_from_slice),
-                value: value.map(Bytes::copy_from_slice),
-                headers: Bytes::copy_from_slice(headers),
-            },
-            flush: row.flush,
-            tag: row.tag,
-            partition: row.partition,
-            deadline: self.host.now() + self.options.delivery_timeout,
-        }
-    }
-
-    fn place(&mut self, item: Item) {
-        let Some(&partitions) = self.topics.get(&item.topic).filter(|n| **n > 0) else {
-            self.unplaced.push_back(item);
-            return;
-        };
-        let partition = match (&item.row.key, item.partition) {
-            (Some(key), BY_KEY) => murmur2_partition(key, partitions),
-            (None, BY_KEY) => {
-                self.spread = (self.spread + 1) % partitions;
-                self.spread
-            }
-            (_, chosen) => chosen,
-        };
-        self.lanes.entry((Arc::clone(&item.topic), partition)).or_default().waiting.push_back(item);
-    }
-
-    /// Makes a topic known; true once it is.
+    /// Makes topics known; true once they are.
     pub(super) fn know(&mut self, topics: &[Arc<str>]) -> bool {
-        for topic in topics {
-            if !self.topics.contains_key(topic) {
-                self.topics.insert(Arc::clone(topic), 0);
-            }
+        let mut known = true;
+        for name in topics {
+            let topic = self.topics.entry(Arc::clone(name)).or_insert_with(|| Topic::new(Arc::clone(name)));
+            known &= topic.partitions > 0;
         }
-        topics.iter().all(|topic| self.topics.get(topic).is_some_and(|n| *n > 0))
+        known
     }
 
     /// Looks up topics that are not known.
@@ -183,58 +158,66 @@ impl Outbox {
                 Heard::Nothing => self.asking = Some(call),
                 Heard::Answer(ResponseKind::Metadata(answer)) => {
                     for (topic, n) in metadata::counts(&answer) {
-                        if let Some(known) = self.topics.get_mut(topic.as_str()) {
-                            *known = n;
-                        }
+                        self.found(topic.as_str(), n);
                     }
-                    let unplaced = mem::take(&mut self.unplaced);
-                    unplaced.into_iter().for_each(|item| self.place(item));
                     self.ask_at = now + LATER;
                 }
                 Heard::Answer(_) | Heard::Lost => self.ask_at = now + LATER,
             }
             return;
         }
-        let of_records = self.unplaced.iter().map(|item| Arc::clone(&item.topic));
-        let mut unknown: Vec<_> = of_records.collect();
-        unknown.extend(self.topics.iter().filter(|(_, n)| **n == 0).map(|(topic, _)| Arc::clone(topic)));
-        unknown.sort();
-        unknown.dedup();
-        if unknown.is_empty() || now < self.ask_at || !self.link.is_ready() {
+        if now < self.ask_at || !self.link.is_ready() {
             return;
         }
-        for topic in &unknown {
-            self.topics.entry(Arc::clone(topic)).or_insert(0);
+        let unknown: Vec<_> =
+            self.topics.iter().filter(|(_, topic)| topic.partitions == 0).map(|(name, _)| Arc::clone(name)).collect();
+        if !unknown.is_empty() {
+            self.asking = Some(self.link.ask(METADATA, metadata::about(unknown).into(), PATIENCE));
         }
-        self.asking = Some(self.link.ask(METADATA, metadata::about(unknown).into(), PATIENCE));
+    }
+
+    /// A topic has so many partitions: what has waited for that is placed.
+    fn found(&mut self, name: &str, partitions: i32) {
+        let Some(topic) = self.topics.get_mut(name) else { return };
+        topic.partitions = partitions;
+        let unplaced = topic.unplaced.take();
+        unplaced.each(|batch, row, until| topic.place((batch, row), until, &mut self.spread));
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = (&Arc<str>, i32, &Lane)> {
+        self.topics.iter().flat_map(|(name, topic)| topic.lanes.iter().zip(0..).map(move |(lane, n)| (name, n, lane)))
     }
 
     /// Partitions with records that the open transaction does not know of.
     pub(super) fn to_add(&self) -> Vec<LaneId> {
-        let new = |(_, lane): &(&LaneId, &Lane)| !lane.added && !lane.waiting.is_empty();
-        self.lanes.iter().filter(new).map(|(id, _)| id.clone()).collect()
+        let new = self.lanes().filter(|(_, _, lane)| !lane.added && !lane.waiting.is_empty());
+        new.map(|(name, partition, _)| (Arc::clone(name), partition)).collect()
     }
 
     /// The open transaction knows of them.
     pub(super) fn added(&mut self, lanes: &[LaneId]) {
-        for id in lanes {
-            if let Some(lane) = self.lanes.get_mut(id) {
+        for (topic, partition) in lanes {
+            if let Some(lane) = self.lane(topic, *partition) {
                 lane.added = true;
             }
         }
     }
 
+    fn lane(&mut self, topic: &str, partition: i32) -> Option<&mut Lane> {
+        self.topics.get_mut(topic)?.lanes.get_mut(usize::try_from(partition).ok()?)
+    }
+
     /// The next transaction knows of no partition.
     pub(super) fn forget_added(&mut self) {
-        self.lanes.values_mut().for_each(|lane| lane.added = false);
+        self.topics.values_mut().flat_map(|topic| &mut topic.lanes).for_each(|lane| lane.added = false);
     }
 
     /// Hears what became of the request on its way, and sends the next.
     pub(super) fn turn(&mut self, now: Instant, out: &mut Vec<Delivery>) {
         self.look(now);
-        if let Some((call, lanes)) = self.request.take() {
+        if let Some(call) = self.request.take() {
             match self.link.hear(call) {
-                Heard::Nothing => self.request = Some((call, lanes)),
+                Heard::Nothing => self.request = Some(call),
                 Heard::Answer(ResponseKind::Produce(answer)) => self.answered(&answer, now, out),
                 // Sent again as it was.
                 Heard::Answer(_) | Heard::Lost => {}
@@ -247,32 +230,25 @@ impl Outbox {
     }
 
     fn send(&mut self, now: Instant) {
-        let Some((producer_id, epoch)) = self.identity else { return };
+        let Some(identity) = self.identity else { return };
         let transactional = self.options.transactional_id.is_some();
         let timestamp = self.options.epoch_ms + i64::try_from(now.nanos() / 1_000_000).unwrap_or(i64::MAX);
-        let (mut asked, mut data) = (Vec::new(), Vec::new());
-        for (id, lane) in &mut self.lanes {
-            if now < lane.not_before || (transactional && !lane.added) {
-                continue;
-            }
-            if lane.sent.is_none() && !lane.waiting.is_empty() {
-                let count = lane.waiting.len().min(self.options.request_records);
-                let items: Vec<_> = lane.waiting.drain(..count).collect();
-                let author = Author { producer_id, epoch, sequence: lane.sequence, transactional };
-                let bytes = encode(author, timestamp, items.iter().map(|item| &item.row));
-                lane.sent = Some((bytes, items));
-            }
-            if let Some((bytes, _)) = &lane.sent {
-                asked.push(id.clone());
-                data.push((id, bytes.clone()));
+        let mut data = Vec::new();
+        for (name, topic) in &mut self.topics {
+            for (lane, partition) in topic.lanes.iter_mut().zip(0..) {
+                if now >= lane.not_before
+                    && (lane.added || !transactional)
+                    && let Some(bytes) = lane.request(identity, transactional, timestamp, self.options.request_records)
+                {
+                    let part = PartitionProduceData::default().with_index(partition);
+                    data.push((&**name, part.with_records(Some(bytes))));
+                }
             }
         }
-        if asked.is_empty() {
+        if data.is_empty() {
             return;
         }
-        let topics = by_topic(data.into_iter().map(|((topic, partition), bytes)| {
-            (&**topic, PartitionProduceData::default().with_index(*partition).with_records(Some(bytes)))
-        }));
+        let topics = by_topic(data);
         let topics = topics
             .into_iter()
             .map(|(topic, parts)| TopicProduceData::default().with_name(topic).with_partition_data(parts));
@@ -281,27 +257,24 @@ impl Outbox {
             .with_acks(-1)
             .with_timeout_ms(30_000)
             .with_topic_data(topics.collect());
-        self.request = Some((self.link.ask(PRODUCE, request.into(), PATIENCE), asked));
+        self.request = Some(self.link.ask(PRODUCE, request.into(), PATIENCE));
     }
 
     fn answered(&mut self, answer: &ProduceResponse, now: Instant, out: &mut Vec<Delivery>) {
         for topic in &answer.responses {
             for part in &topic.partition_responses {
-                let id = (Arc::from(&*topic.name.0), part.index);
-                let Some(lane) = self.lanes.get_mut(&id) else { continue };
+                let Some(lane) = self.lane(&topic.name.0, part.index) else { continue };
                 let code = error(part.error_code);
                 if code.is_some_and(|code| is_retriable(&code)) {
                     lane.not_before = now + LATER;
                     continue;
                 }
-                let Some((_, items)) = lane.sent.take() else { continue };
-                self.in_flight -= items.len();
-                out.push(match code {
-                    None | Some(E::DuplicateSequenceNumber) => {
-                        lane.sequence = next_sequence(lane.sequence, items.len());
-                        Delivery::Acked(items)
-                    }
-                    Some(code) => Delivery::Failed(items, code),
+                let failure = code.filter(|code| *code != E::DuplicateSequenceNumber);
+                let Some(records) = lane.answered(failure.is_none()) else { continue };
+                self.in_flight -= records.len();
+                out.push(match failure {
+                    None => Delivery::Acked(records),
+                    Some(code) => Delivery::Failed(records, code),
                 });
             }
         }
@@ -310,11 +283,8 @@ impl Outbox {
     /// Gives everything up once a record has waited for too long: whether the broker has it is not known, so the numbers that
     /// follow are not either, and the next records need another identity.
     fn give_up(&mut self, now: Instant, out: &mut Vec<Delivery>) {
-        let late = |item: &Item| now >= item.deadline;
-        let any = self.lanes.values().any(|lane| {
-            lane.waiting.front().is_some_and(late) || lane.sent.iter().any(|(_, items)| items.iter().any(late))
-        });
-        if any || self.unplaced.front().is_some_and(late) {
+        let late = |topic: &Topic| topic.unplaced.is_late(now) || topic.lanes.iter().any(|lane| lane.is_late(now));
+        if self.in_flight > 0 && self.topics.values().any(late) {
             self.drop_all(E::RequestTimedOut, out);
             self.identity = None;
         }
@@ -323,15 +293,13 @@ impl Outbox {
     /// Fails everything that is in flight.
     pub(super) fn drop_all(&mut self, why: E, out: &mut Vec<Delivery>) {
         self.request = None;
-        let mut items: Vec<_> = mem::take(&mut self.unplaced).into();
-        for lane in mem::take(&mut self.lanes).into_values() {
-            items.extend(lane.sent.into_iter().flat_map(|(_, items)| items));
-            items.extend(lane.waiting);
-        }
         self.in_flight = 0;
-        if !items.is_empty() {
-            out.push(Delivery::Failed(items, why));
+        let mut all = Vec::new();
+        for topic in self.topics.values_mut() {
+            topic.unplaced.drop_all(&mut all);
+            topic.lanes.iter_mut().for_each(|lane| lane.drop_all(&mut all));
         }
+        out.extend(all.into_iter().map(|records| Delivery::Failed(records, why)));
     }
 
     pub(super) fn close(&mut self) {
@@ -357,12 +325,6 @@ fn is_retriable(code: &E) -> bool {
             | E::CoordinatorLoadInProgress
             | E::NotCoordinator
     )
-}
-
-/// Sequences wrap at 2^31.
-fn next_sequence(sequence: i32, records: usize) -> i32 {
-    let next = (i64::from(sequence) + i64::try_from(records).unwrap_or(0)) & i64::from(i32::MAX);
-    i32::try_from(next).unwrap_or(0)
 }
 
 /// Where Java's clients put a key: murmur2, its sign bit cleared.
@@ -409,12 +371,5 @@ mod tests {
         for (key, hash) in cases {
             assert_eq!(murmur2(key.as_bytes()).cast_signed(), hash, "{key}");
         }
-    }
-
-    #[test]
-    fn sequences_begin_again_after_the_largest() {
-        assert_eq!(next_sequence(i32::MAX, 1), 0);
-        assert_eq!(next_sequence(i32::MAX - 1, 3), 1);
-        assert_eq!(next_sequence(5, 3), 8);
     }
 }

@@ -1,6 +1,6 @@
 //! Record batches as a client writes and reads them: format 2, not compressed (KIP-98).
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 
 use crate::kafka::record::{Headers, push_header};
 
@@ -15,12 +15,12 @@ pub(in crate::chaos) struct Author {
 }
 
 /// A record to be written.
-#[derive(Clone, Debug)]
-pub(in crate::chaos) struct Row {
-    pub(in crate::chaos) key: Option<Bytes>,
-    pub(in crate::chaos) value: Option<Bytes>,
+#[derive(Copy, Clone, Default, Debug)]
+pub(in crate::chaos) struct Row<'a> {
+    pub(in crate::chaos) key: Option<&'a [u8]>,
+    pub(in crate::chaos) value: Option<&'a [u8]>,
     /// Encoded as [`push_header`] does.
-    pub(in crate::chaos) headers: Bytes,
+    pub(in crate::chaos) headers: &'a [u8],
 }
 
 /// Where the parts of a batch stand.
@@ -35,10 +35,10 @@ const CONTROL: i16 = 1 << 5;
 pub(in crate::chaos) fn encode<'a>(
     author: Author,
     timestamp: i64,
-    rows: impl ExactSizeIterator<Item = &'a Row>,
+    rows: impl ExactSizeIterator<Item = Row<'a>>,
 ) -> Bytes {
     let count = i32::try_from(rows.len()).unwrap_or(i32::MAX);
-    let mut out = BytesMut::with_capacity(HEADER + rows.len() * 48);
+    let mut out = Vec::with_capacity(HEADER + rows.len() * 64);
     // Base offset, length and leader epoch, magic, checksum: some are known later.
     out.put_i64(0);
     out.put_i32(0);
@@ -58,16 +58,16 @@ pub(in crate::chaos) fn encode<'a>(
         body.clear();
         put_record(row, delta, &mut body);
         put_varint(len(&body), &mut out);
-        out.put_slice(&body);
+        out.extend_from_slice(&body);
     }
     let length = i32::try_from(out.len() - LENGTH_AT - 4).unwrap_or(i32::MAX);
     put_at(&mut out, LENGTH_AT, &length.to_be_bytes());
     let crc = crc32c::crc32c(out.get(ATTRIBUTES_AT..).unwrap_or_default());
     put_at(&mut out, CRC_AT, &crc.to_be_bytes());
-    out.freeze()
+    out.into()
 }
 
-fn put_at(out: &mut BytesMut, at: usize, bytes: &[u8]) {
+fn put_at(out: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(place) = out.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
     }
@@ -77,14 +77,13 @@ fn len(bytes: &[u8]) -> i64 {
     i64::try_from(bytes.len()).unwrap_or(i64::MAX)
 }
 
-fn put_record(row: &Row, delta: usize, body: &mut Vec<u8>) {
-    body.put_i8(0);
+fn put_record(row: Row<'_>, delta: usize, body: &mut Vec<u8>) {
+    body.push(0);
     put_varint(0, body);
     put_varint(i64::try_from(delta).unwrap_or(i64::MAX), body);
-    for part in [&row.key, &row.value] {
-        put_nullable(part.as_deref(), body);
-    }
-    let headers = Headers::decode(&row.headers);
+    put_nullable(row.key, body);
+    put_nullable(row.value, body);
+    let headers = Headers::decode(row.headers);
     put_varint(i64::try_from(headers.count()).unwrap_or(i64::MAX), body);
     for (name, value) in headers {
         put_nullable(Some(name), body);
@@ -94,16 +93,17 @@ fn put_record(row: &Row, delta: usize, body: &mut Vec<u8>) {
 
 fn put_nullable(part: Option<&[u8]>, body: &mut Vec<u8>) {
     put_varint(part.map_or(-1, len), body);
-    body.put_slice(part.unwrap_or_default());
+    body.extend_from_slice(part.unwrap_or_default());
 }
 
-fn put_varint(value: i64, out: &mut impl BufMut) {
+#[inline]
+fn put_varint(value: i64, out: &mut Vec<u8>) {
     let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
     while rest >= 0x80 {
-        out.put_u8(u8::try_from(rest & 0x7f).unwrap_or(0) | 0x80);
+        out.push(u8::try_from(rest & 0x7f).unwrap_or(0) | 0x80);
         rest >>= 7;
     }
-    out.put_u8(u8::try_from(rest).unwrap_or(0));
+    out.push(u8::try_from(rest).unwrap_or(0));
 }
 
 /// A batch that was read.
@@ -177,19 +177,27 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Record<'_> {
-    /// Its headers, encoded as [`push_header`] does.
-    pub(in crate::chaos) fn headers(&self, out: &mut Vec<u8>) {
-        out.clear();
+impl<'a> Record<'a> {
+    /// Its headers, in order.
+    fn each_header(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
         let mut rest = self.headers;
         let count = take_varint(&mut rest).unwrap_or(0);
-        for _ in 0..count {
-            let (Some(name), Some(value)) = (take_nullable(&mut rest), take_nullable(&mut rest)) else { return };
-            push_header(name.unwrap_or_default(), value, out);
-        }
+        (0..count).map_while(move |_| Some((take_nullable(&mut rest)?.unwrap_or_default(), take_nullable(&mut rest)?)))
+    }
+
+    /// The value of the first header of this name.
+    pub(in crate::chaos) fn header(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.each_header().find(|(other, _)| *other == name)?.1
+    }
+
+    /// Its headers, encoded as [`push_header`] does.
+    pub(super) fn headers(&self, out: &mut Vec<u8>) {
+        out.clear();
+        self.each_header().for_each(|(name, value)| push_header(name, value, out));
     }
 }
 
+#[inline]
 fn take_varint(bytes: &mut &[u8]) -> Option<i64> {
     let (mut value, mut shift) = (0_u64, 0);
     loop {
@@ -204,6 +212,7 @@ fn take_varint(bytes: &mut &[u8]) -> Option<i64> {
 }
 
 /// `None`: there is not so much; `Some(None)`: null.
+#[inline]
 fn take_nullable<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let Ok(len) = usize::try_from(take_varint(bytes)?) else { return Some(None) };
     let (part, rest) = bytes.split_at_checked(len)?;
@@ -217,51 +226,52 @@ mod tests {
 
     use super::*;
 
-    fn rows() -> Vec<Row> {
-        let mut headers = Vec::new();
-        push_header(b"name", Some(b"value"), &mut headers);
-        push_header(b"none", None, &mut headers);
-        let key = Some(Bytes::from_static(b"key"));
-        vec![
-            Row { key, value: Some(Bytes::from(vec![b'x'; 300])), headers: headers.into() },
-            Row { key: None, value: None, headers: Bytes::new() },
-        ]
+    /// One with two headers, and one in which all is null.
+    fn rows(headers: &mut Vec<u8>) -> [Row<'_>; 2] {
+        push_header(b"name", Some(b"value"), headers);
+        push_header(b"none", None, headers);
+        [Row { key: Some(b"key"), value: Some(&[b'x'; 300]), headers }, Row::default()]
     }
 
     const AUTHOR: Author = Author { producer_id: 7, epoch: 3, sequence: 40, transactional: true };
 
     #[test]
     fn a_batch_is_read_as_it_was_written() {
-        let rows = rows();
-        let encoded = encode(AUTHOR, 1_000, rows.iter());
+        let mut encoded_headers = Vec::new();
+        let rows = rows(&mut encoded_headers);
+        let encoded = encode(AUTHOR, 1_000, rows.into_iter());
         let batch = batches(&encoded).next().unwrap();
         assert_eq!((batch.base, batch.last, batch.producer_id), (0, 1, 7));
         assert!(batch.transactional && !batch.control);
         let read: Vec<_> = batch.records().collect();
         assert_eq!(read.len(), 2);
         for (row, record) in rows.iter().zip(&read) {
-            assert_eq!((record.key, record.value), (row.key.as_deref(), row.value.as_deref()));
+            assert_eq!((record.key, record.value), (row.key, row.value));
             let mut headers = Vec::new();
             record.headers(&mut headers);
             assert_eq!(headers, row.headers);
             assert_eq!(record.timestamp, 1_000);
         }
         assert_eq!(read[1].offset, 1);
+        let header = |name: &[u8]| read[0].header(name);
+        assert_eq!((header(b"name"), header(b"none"), header(b"other")), (Some(&b"value"[..]), None, None));
     }
 
     #[test]
     fn the_crate_that_speaks_the_protocol_reads_it_too() {
-        let rows = rows();
-        let mut encoded = encode(AUTHOR, 1_000, rows.iter());
+        let mut headers = Vec::new();
+        let rows = rows(&mut headers);
+        let mut encoded = encode(AUTHOR, 1_000, rows.into_iter());
         let read = RecordBatchDecoder::decode(&mut encoded).unwrap().records;
         assert_eq!(read.len(), 2);
         assert_eq!((read[0].producer_id, read[0].producer_epoch, read[1].sequence), (7, 3, 41));
-        assert_eq!((&read[0].key, &read[0].value, &read[1].value), (&rows[0].key, &rows[0].value, &None));
+        let parts = |at: usize| (read[at].key.as_deref(), read[at].value.as_deref());
+        assert_eq!((parts(0), parts(1)), ((rows[0].key, rows[0].value), (None, None)));
     }
 
     #[test]
     fn what_was_cut_off_is_left_out() {
-        let encoded = encode(AUTHOR, 0, rows().iter());
+        let encoded = encode(AUTHOR, 0, rows(&mut Vec::new()).into_iter());
         let two = [&encoded[..], &encoded[..encoded.len() - 1]].concat();
         assert_eq!(batches(&two).count(), 1);
     }

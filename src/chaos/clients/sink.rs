@@ -9,7 +9,7 @@ use kafka_protocol::{
 
 use super::{
     INIT_PRODUCER_ID, LATER, PATIENCE,
-    outbox::{Delivery, Item, Outbox, OutboxOptions},
+    outbox::{Delivery, Outbox, OutboxOptions},
 };
 use crate::{
     chaos::{
@@ -22,6 +22,7 @@ use crate::{
         client::{
             ClientError, Contents, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, ProduceBatch, SinkClient,
         },
+        produce::ProduceRow,
     },
 };
 
@@ -79,31 +80,31 @@ impl SimSink {
 
     fn report(&self, delivery: Delivery, reports: &mut Vec<DeliveryReport>) {
         match delivery {
-            Delivery::Acked(items) => {
-                for group in items.chunk_by(|a, b| a.flush == b.flush) {
+            Delivery::Acked(records) => {
+                for group in records.rows().chunk_by(|a, b| a.flush == b.flush) {
                     let Some(first) = group.first() else { continue };
                     reports.push(DeliveryReport::Acked { flush: first.flush, records: group.len() as u64 });
                 }
             }
-            Delivery::Failed(items, code) => reports.extend(items.into_iter().map(|item| self.failed(item, &code))),
+            Delivery::Failed(records, code) => {
+                reports.extend(records.rows().iter().map(|row| self.failed(&records, row, &code)));
+            }
         }
     }
 
-    fn failed(&self, item: Item, code: &E) -> DeliveryReport {
-        let reason = reason(code, self.alone);
-        let value_len = item.row.value.as_ref().map_or(0, bytes::Bytes::len);
-        let contents = (reason == DeliveryFailure::RequestTooLarge).then(|| Contents {
-            value: item.row.value.as_ref().map(|value| value.to_vec()),
-            headers: item.row.headers.to_vec(),
-        });
+    fn failed(&self, records: &ProduceBatch, row: &ProduceRow, code: &E) -> DeliveryReport {
+        let (topic, reason) = (records.topic(), reason(code, self.alone));
+        let (key, value, headers) = records.parts(row);
+        let contents = (reason == DeliveryFailure::RequestTooLarge)
+            .then(|| Contents { value: value.map(<[u8]>::to_vec), headers: headers.to_vec() });
         DeliveryReport::Failed(Box::new(FailedRecord {
-            flush: item.flush,
-            tag: item.tag,
-            topic: Arc::clone(&item.topic),
-            key: item.row.key.as_ref().map(|key| key.to_vec()),
-            value_len,
+            flush: row.flush,
+            tag: row.tag,
+            topic: Arc::clone(topic),
+            key: key.map(<[u8]>::to_vec),
+            value_len: value.map_or(0, <[u8]>::len),
             reason,
-            message: format!("a record for topic {:?} was not delivered: {code:?}", item.topic),
+            message: format!("a record for topic {topic:?} was not delivered: {code:?}"),
             contents,
         }))
     }

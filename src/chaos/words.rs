@@ -1,0 +1,148 @@
+//! What is fed in, as words by number; and the lineages that each word has come with.
+
+use std::{fmt, io::Write as _};
+
+use hashbrown::HashTable;
+
+use crate::tuple::mix;
+
+/// How many words come again and again.
+const COMMON: u32 = 20;
+
+/// A word of a line: one that many records have, or one that is a record's own.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Word(u32);
+
+impl Word {
+    /// The words that many records have.
+    pub(super) fn common() -> impl Iterator<Item = Self> {
+        (0..COMMON).map(Self)
+    }
+
+    /// The word that only this record has.
+    pub(super) const fn own(record: u32) -> Self {
+        Self(COMMON + record)
+    }
+
+    /// Reads a word; `None` if no line of a record below `records` has it.
+    pub(super) fn read(text: &[u8], records: u32) -> Option<Self> {
+        let (kind, digits) = text.split_first()?;
+        let number: u32 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        match kind {
+            b'c' if number < COMMON.min(records) => Some(Self(number)),
+            b'u' if number < records => Some(Self::own(number)),
+            _ => None,
+        }
+    }
+
+    /// How many records below `records` have it.
+    pub(super) const fn count(self, records: u32) -> usize {
+        match self.0.checked_sub(COMMON) {
+            None => (records + COMMON - 1 - self.0) as usize / COMMON as usize,
+            Some(record) => (record < records) as usize,
+        }
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.checked_sub(COMMON) {
+            None => write!(f, "\"c{}\"", self.0),
+            Some(record) => write!(f, "\"u{record}\""),
+        }
+    }
+}
+
+/// Appends the line of a record: a word that many have, and one that is its own.
+pub(super) fn push_line(record: u32, out: &mut Vec<u8>) {
+    // Writing into memory does not fail.
+    write!(out, "c{} u{record}", record % COMMON).unwrap_or_default();
+}
+
+/// Which lineages each word has come with: sets, so that no repeat can hide a loss.
+#[derive(Debug, Default)]
+pub(super) struct Lineages {
+    seen: HashTable<(Word, u64)>,
+    /// How many lineages each word has, by its number.
+    of: Vec<usize>,
+}
+
+impl Lineages {
+    /// A word has come.
+    pub(super) fn insert(&mut self, word: Word, lineage: u64) {
+        let hash = |(word, lineage): &(Word, u64)| mix(lineage ^ u64::from(word.0) << 32);
+        let pair = (word, lineage);
+        let entry = self.seen.entry(hash(&pair), |other| *other == pair, hash);
+        if let hashbrown::hash_table::Entry::Vacant(place) = entry {
+            place.insert(pair);
+            if self.of.len() <= word.index() {
+                self.of.resize(word.index() + 1, 0);
+            }
+            if let Some(lineages) = self.of.get_mut(word.index()) {
+                *lineages += 1;
+            }
+        }
+    }
+
+    /// How many lineages a word has come with.
+    pub(super) fn of(&self, word: Word) -> usize {
+        self.of.get(word.index()).copied().unwrap_or(0)
+    }
+
+    /// Pairs of a word and its lineage.
+    pub(super) fn len(&self) -> usize {
+        self.seen.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_line_are_read_as_they_were_written() {
+        let mut counts = BTreeMap::new();
+        for record in 0..50 {
+            let mut line = Vec::new();
+            push_line(record, &mut line);
+            let words: Vec<_> = line.split(|byte| *byte == b' ').map(|word| Word::read(word, 50)).collect();
+            assert_eq!(words, [Some(Word(record % COMMON)), Some(Word::own(record))]);
+            words.into_iter().flatten().for_each(|word| *counts.entry(word.to_string()).or_insert(0) += 1);
+        }
+        assert_eq!(Word::common().map(|word| word.count(50)).sum::<usize>(), 50);
+        for word in Word::common().chain((0..50).map(Word::own)) {
+            assert_eq!(word.count(50), counts[&word.to_string()], "{word}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_fed_is_no_word() {
+        for text in ["", "c", "u", "c20", "u50", "x1", "u-1", "c1 u1"] {
+            assert_eq!(Word::read(text.as_bytes(), 50), None, "{text:?}");
+        }
+        assert_eq!(Word::read(b"c3", 3), None);
+    }
+
+    proptest! {
+        #[test]
+        fn lineages_are_sets_by_word(pairs in prop::collection::vec((0..30_u32, 0..6_u64), 0..200)) {
+            let (mut lineages, mut naive) = (Lineages::default(), BTreeMap::<u32, BTreeSet<u64>>::new());
+            for (word, lineage) in pairs {
+                lineages.insert(Word(word), lineage);
+                naive.entry(word).or_default().insert(lineage);
+            }
+            prop_assert_eq!(lineages.len(), naive.values().map(BTreeSet::len).sum::<usize>());
+            for word in 0..40 {
+                prop_assert_eq!(lineages.of(Word(word)), naive.get(&word).map_or(0, BTreeSet::len));
+            }
+        }
+    }
+}
