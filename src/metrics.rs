@@ -155,12 +155,11 @@ impl From<prometheus::Error> for MetricsError {
 struct Inner {
     registry: Registry,
     families: Families,
-    readiness: Readiness,
 }
 
 /// All metrics of one process (or of one test): cheap to clone, shared by its clones.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<Inner>, Readiness);
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,12 +175,27 @@ impl Metrics {
     pub fn new(librdkafka: &str) -> Result<Self, MetricsError> {
         let registry = Registry::new();
         let families = Families::register(&registry)?;
-        #[cfg(target_os = "linux")]
-        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         families.build_info.with_label_values(&[env!("CARGO_PKG_VERSION"), librdkafka]).set(1);
-        let metrics = Self(Arc::new(Inner { registry, families, readiness: Readiness::default() }));
+        let metrics = Self(Arc::new(Inner { registry, families }), Readiness::default());
         metrics.show_known_series();
         Ok(metrics)
+    }
+
+    /// The same series for another life of the process, whose readiness begins anew: as a simulation has it, which starts
+    /// thousands.
+    #[must_use]
+    pub fn for_another_life(&self) -> Self {
+        Self(Arc::clone(&self.0), Readiness::default())
+    }
+
+    /// Shows what the operating system counts for this process too: `process_*`, on Linux.
+    ///
+    /// # Errors
+    /// If that was asked for before.
+    pub fn show_process(&self) -> Result<(), MetricsError> {
+        #[cfg(target_os = "linux")]
+        self.0.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        Ok(())
     }
 
     /// A first event must be a step from 0, or `rate()` does not see it.
@@ -204,8 +218,8 @@ impl Metrics {
 
     /// What `/readyz` answers, and why.
     #[must_use]
-    pub fn readiness(&self) -> &Readiness {
-        &self.0.readiness
+    pub const fn readiness(&self) -> &Readiness {
+        &self.1
     }
 
     /// Handles of component `name`.

@@ -2,6 +2,7 @@
 //! direction can be cut.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -52,6 +53,8 @@ struct Connection {
 struct State {
     clock: Clock,
     broker: FaultyBroker,
+    /// When the broker is due, since it was touched last: it is asked for far more often than that.
+    broker_due: Cell<Option<Instant>>,
     dice: Dice,
     packets: BTreeMap<(Instant, u64), Packet>,
     next_packet: u64,
@@ -85,6 +88,7 @@ impl Network {
         Self(Arc::new(Mutex::new(State {
             clock,
             broker: FaultyBroker::new(Broker::new(options)),
+            broker_due: Cell::new(None),
             dice,
             packets: BTreeMap::new(),
             next_packet: 0,
@@ -150,7 +154,7 @@ impl Network {
     pub(super) fn due(&self) -> Instant {
         let state = self.state();
         let packet = state.packets.keys().next().map_or(Instant::FAR_FUTURE, |(due, _)| *due);
-        packet.min(state.broker.due().max(state.paused_until))
+        packet.min(state.broker_due().max(state.paused_until))
     }
 
     /// Delivers what has arrived by now, and lets the broker do what is due. Adds the hosts that something came for. True as
@@ -167,9 +171,9 @@ impl Network {
                 return true;
             }
         }
-        if now >= state.paused_until && state.broker.due() <= now {
+        if now >= state.paused_until && state.broker_due() <= now {
             let mut effects = std::mem::take(&mut state.effects);
-            state.broker.tick(now, &mut effects);
+            state.broker().tick(now, &mut effects);
             state.carry_out(effects);
         }
         woken.append(&mut state.woken);
@@ -178,7 +182,7 @@ impl Network {
 
     /// From now on this goes wrong.
     pub(super) fn add_rule(&self, rule: Rule) {
-        self.state().broker.add(rule);
+        self.state().broker().add(rule);
     }
 
     /// A direction of a host is cut for so long: its packets come afterwards.
@@ -201,7 +205,7 @@ impl Network {
         state.down_until = now + down;
         let open: Vec<_> = state.connections.iter().filter(|(_, c)| !c.closed).map(|(id, _)| *id).collect();
         for connection in open {
-            state.broker.disconnected(connection);
+            state.broker().disconnected(connection);
             state.post(connection, Way::Down, Packet::Closed(connection));
         }
         let lost = |packet: &Packet| matches!(packet, Packet::Request(_) | Packet::Response(_));
@@ -216,10 +220,10 @@ impl Network {
         state.next_connection += 1;
         let request = Request { connection, correlation: 0, api, version, client_id: None, body };
         let mut effects = Vec::new();
-        state.broker.broker.handle(request, now, &mut effects);
+        state.broker().broker.handle(request, now, &mut effects);
         let ours = |effect: &Effect| matches!(effect, Effect::Respond(response) if response.connection == connection);
         let answer = effects.iter().position(ours).map(|at| effects.remove(at));
-        state.broker.broker.disconnected(connection);
+        state.broker().broker.disconnected(connection);
         state.carry_out(effects);
         match answer {
             Some(Effect::Respond(response)) => Some(response),
@@ -229,6 +233,18 @@ impl Network {
 }
 
 impl State {
+    /// The broker, to be touched.
+    fn broker(&mut self) -> &mut FaultyBroker {
+        self.broker_due.set(None);
+        &mut self.broker
+    }
+
+    fn broker_due(&self) -> Instant {
+        let due = self.broker_due.get().unwrap_or_else(|| self.broker.due());
+        self.broker_due.set(Some(due));
+        due
+    }
+
     /// Puts a packet on its way.
     fn post(&mut self, connection: ConnectionId, way: Way, packet: Packet) {
         let now = self.clock.now();
@@ -255,7 +271,7 @@ impl State {
             Packet::Request(request) => {
                 self.log.request(now, &request);
                 let mut effects = std::mem::take(&mut self.effects);
-                self.broker.handle(*request, now, &mut effects);
+                self.broker().handle(*request, now, &mut effects);
                 self.carry_out(effects);
             }
             Packet::Response(response) => {
@@ -265,7 +281,7 @@ impl State {
                     self.woken.push(open.host);
                 }
             }
-            Packet::Gone(connection) => self.broker.disconnected(connection),
+            Packet::Gone(connection) => self.broker().disconnected(connection),
             Packet::Closed(connection) => {
                 if let Some(open) = self.connections.get_mut(&connection) {
                     open.closed = true;

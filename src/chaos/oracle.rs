@@ -12,7 +12,7 @@ use super::{
     network::Network,
     pipeline::{COUNTS, GROUP, LINES, REMEMBER, SEEN, WORDS},
     view::{Committed, committed, partitions, read_on},
-    words::{Lineages, Word},
+    words::{Lineages, Word, number},
 };
 use crate::{
     kafka::{ChangelogOptions, LINEAGE_HEADER},
@@ -116,8 +116,7 @@ impl Oracle {
                 wrong = Some(unfed(text, "has arrived"));
                 return;
             };
-            let digits = record.header(LINEAGE_HEADER.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
-            let Some(lineage) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else {
+            let Some(lineage) = record.header(LINEAGE_HEADER.as_bytes()).and_then(|digits| number(digits, 16)) else {
                 wrong = Some(format!("{word} has arrived without its lineage"));
                 return;
             };

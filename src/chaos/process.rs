@@ -29,6 +29,8 @@ pub(super) struct Setting {
     pub(super) network: Network,
     pub(super) clock: Clock,
     pub(super) epoch_ms: i64,
+    /// The series of all lives.
+    pub(super) metrics: Option<Metrics>,
     pub(super) substitutes: Substitutes,
 }
 
@@ -50,7 +52,10 @@ pub(super) struct Process {
     pub(super) host: Host,
     pub(super) mischief: Mischief,
     run: SteppedRun,
+    /// When each part is to be stepped.
     due: Vec<Instant>,
+    /// The first of them, and whose it is.
+    first: (Instant, usize),
     /// It stands still until then.
     pub(super) paused_until: Instant,
     dice: Dice,
@@ -60,18 +65,24 @@ impl Process {
     /// A process that begins now. `None` if it cannot be put together.
     pub(super) fn start(setting: &Setting, number: usize, host: HostId, dice: Dice) -> Option<Self> {
         let host = Host::new(host, setting.network.clone(), setting.clock.clone());
-        let (metrics, mischief) = (Metrics::new("").ok()?, Mischief::default());
+        let (metrics, mischief) = (setting.metrics.as_ref()?.for_another_life(), Mischief::default());
         let place = (&host, &setting.clock, setting.epoch_ms);
         let built = build(&setting.make, place, number, (&metrics, &mischief), &setting.substitutes).ok()?;
         let run = SteppedRun::new(built.plan, built.options, metrics);
         let due = vec![setting.clock.now()];
-        Some(Self { number, host, mischief, run, due, paused_until: Instant::ZERO, dice })
+        let first = (setting.clock.now(), 0);
+        Some(Self { number, host, mischief, run, due, first, paused_until: Instant::ZERO, dice })
+    }
+
+    /// Notes which part is due first; of several the one with the lowest number.
+    fn order(&mut self) {
+        let first = self.due.iter().copied().zip(0..).min();
+        self.first = first.unwrap_or((Instant::FAR_FUTURE, 0));
     }
 
     /// When it wants to be stepped.
     pub(super) fn due(&self) -> Instant {
-        let due = self.due.iter().min().copied().unwrap_or(Instant::FAR_FUTURE);
-        due.max(self.paused_until)
+        self.first.0.max(self.paused_until)
     }
 
     /// Something has come for its clients.
@@ -79,11 +90,12 @@ impl Process {
         for due in &mut self.due {
             *due = (*due).min(now + Duration::from_micros(self.dice.between(CALLED_US.0, CALLED_US.1)));
         }
+        self.order();
     }
 
     /// Steps the part that is due first.
     pub(super) fn step(&mut self, now: Instant) -> Fate {
-        let Some(part) = (0..self.due.len()).min_by_key(|part| self.due.get(*part)) else { return Fate::Alive };
+        let part = self.first.1;
         let parts = self.run.parts();
         let next = self.run.step(part, now);
         if self.host.is_dead() {
@@ -95,6 +107,7 @@ impl Process {
         if self.run.parts() != parts || self.due.len() != parts {
             // A generation begins or has ended.
             self.due = vec![now; self.run.parts()];
+            self.order();
             return Fate::Alive;
         }
         let worked = next <= now;
@@ -104,6 +117,7 @@ impl Process {
             *due = next;
         }
         self.pass_on(part, worked, now);
+        self.order();
         Fate::Alive
     }
 

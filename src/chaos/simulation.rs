@@ -20,6 +20,7 @@ use super::{
 use crate::{
     broker::core::{BrokerOptions, GroupOptions, faults::Rule},
     clock::{Clock, Instant},
+    metrics::Metrics,
     runtime::EngineError,
 };
 
@@ -188,7 +189,7 @@ impl Simulation {
         let substitutes = options.substitutes.clone();
         Self {
             oracle: Oracle::new(network.clone(), stores),
-            setting: Setting { make, network, clock, epoch_ms: EPOCH_MS, substitutes },
+            setting: Setting { make, network, clock, epoch_ms: EPOCH_MS, metrics: Metrics::new("").ok(), substitutes },
             log,
             dice: Dice::new(options.seed, 4),
             slots: (0..processes as u64).map(place).collect(),

@@ -1,6 +1,6 @@
 //! What is fed in, as words by number; and the lineages that each word has come with.
 
-use std::{fmt, io::Write as _};
+use std::fmt;
 
 use hashbrown::HashTable;
 
@@ -27,7 +27,7 @@ impl Word {
     /// Reads a word; `None` if no line of a record below `records` has it.
     pub(super) fn read(text: &[u8], records: u32) -> Option<Self> {
         let (kind, digits) = text.split_first()?;
-        let number: u32 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        let number = u32::try_from(number(digits, 10)?).ok()?;
         match kind {
             b'c' if number < COMMON.min(records) => Some(Self(number)),
             b'u' if number < records => Some(Self::own(number)),
@@ -57,10 +57,29 @@ impl fmt::Display for Word {
     }
 }
 
+/// A number in digits; `None` if it is none, or too large.
+pub(super) fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let put = |number: u64, byte: &u8| {
+        let digit = char::from(*byte).to_digit(radix)?;
+        number.checked_mul(u64::from(radix))?.checked_add(u64::from(digit))
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, put) }
+}
+
 /// Appends the line of a record: a word that many have, and one that is its own.
 pub(super) fn push_line(record: u32, out: &mut Vec<u8>) {
-    // Writing into memory does not fail.
-    write!(out, "c{} u{record}", record % COMMON).unwrap_or_default();
+    out.push(b'c');
+    push_number(record % COMMON, out);
+    out.extend_from_slice(b" u");
+    push_number(record, out);
+}
+
+fn push_number(number: u32, out: &mut Vec<u8>) {
+    let mut place = 10_u32.pow(number.checked_ilog10().unwrap_or(0));
+    while place > 0 {
+        out.push(b'0' + u8::try_from(number / place % 10).unwrap_or(0));
+        place /= 10;
+    }
 }
 
 /// Which lineages each word has come with: sets, so that no repeat can hide a loss.
@@ -114,6 +133,7 @@ mod tests {
             let mut line = Vec::new();
             push_line(record, &mut line);
             let words: Vec<_> = line.split(|byte| *byte == b' ').map(|word| Word::read(word, 50)).collect();
+            assert_eq!(line, format!("c{} u{record}", record % COMMON).as_bytes());
             assert_eq!(words, [Some(Word(record % COMMON)), Some(Word::own(record))]);
             words.into_iter().flatten().for_each(|word| *counts.entry(word.to_string()).or_insert(0) += 1);
         }
@@ -132,6 +152,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_number_is_read_from_its_digits(of: u64) {
+            prop_assert_eq!(number(of.to_string().as_bytes(), 10), Some(of));
+            prop_assert_eq!(number(format!("{of:016x}").as_bytes(), 16), Some(of));
+            prop_assert_eq!(number(format!("9{of:020}").as_bytes(), 10), None);
+        }
+
         #[test]
         fn lineages_are_sets_by_word(pairs in prop::collection::vec((0..30_u32, 0..6_u64), 0..200)) {
             let (mut lineages, mut naive) = (Lineages::default(), BTreeMap::<u32, BTreeSet<u64>>::new());

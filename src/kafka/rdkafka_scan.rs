@@ -1,6 +1,6 @@
 //! The scan client over librdkafka.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, thread, time::Duration};
 
 use rdkafka::{TopicPartitionList, consumer::Consumer, error::RDKafkaErrorCode, topic_partition_list::Offset as Place};
 
@@ -216,5 +216,11 @@ impl ScanClient for RdkafkaScan {
         };
         let all = || self.places.slots.iter().filter(|slot| slot.is_open).map(left).sum();
         self.is_assigned.then(all).flatten()
+    }
+
+    /// On a thread of its own: a consumer takes a tenth of a second for it, and a restart waits for its stores.
+    fn end(self: Box<Self>) {
+        // Where no thread can be had, it ends here.
+        thread::Builder::new().name("kafka-scan-end".to_owned()).spawn(move || drop(self)).ok();
     }
 }

@@ -40,4 +40,7 @@ pub trait ScanClient: Send {
 
     /// Offsets that are still to be passed, `None` while that is not known. Not each holds a record.
     fn remaining(&self) -> Option<u64>;
+
+    /// Gives it up, without waiting for what that takes. Default: that is nothing.
+    fn end(self: Box<Self>) {}
 }

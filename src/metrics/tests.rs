@@ -48,3 +48,23 @@ fn a_partition_that_left_is_exported_no_more() {
     assert_eq!(metrics.total_lag(), 1);
     assert!(!metrics.render().unwrap().contains(r#"partition="3""#));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_system_counts_is_shown_to_whom_asked_for_it() {
+    let metrics = Metrics::new("2.12.1").unwrap();
+    assert!(!metrics.render().unwrap().contains("process_cpu_seconds_total"));
+    metrics.show_process().unwrap();
+    assert!(metrics.render().unwrap().contains("process_cpu_seconds_total"));
+    assert!(metrics.show_process().is_err());
+}
+
+#[test]
+fn another_life_counts_on_and_is_not_ready() {
+    let one = Metrics::new("2.12.1").unwrap();
+    one.readiness().set_draining();
+    let next = one.for_another_life();
+    next.late_acks().add(3);
+    assert!(one.render().unwrap().contains("stormglass_late_acks_total 3"));
+    assert_eq!(next.readiness().check(), Err(Unready::BrokersUnreachable));
+}

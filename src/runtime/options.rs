@@ -1,6 +1,6 @@
 //! How the engine runs.
 
-use std::{num::NonZeroUsize, thread::available_parallelism, time::Duration};
+use std::{num::NonZeroUsize, sync::OnceLock, thread::available_parallelism, time::Duration};
 
 use crate::topology::{Delivery, changelog::ChangelogFactory};
 
@@ -54,6 +54,10 @@ impl Default for EngineOptions {
 }
 
 fn half_of_the_cores() -> NonZeroUsize {
-    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-    NonZeroUsize::new(cores / 2).unwrap_or(NonZeroUsize::MIN)
+    // To find it out takes a dozen files of /proc and /sys.
+    static HALF: OnceLock<NonZeroUsize> = OnceLock::new();
+    *HALF.get_or_init(|| {
+        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        NonZeroUsize::new(cores / 2).unwrap_or(NonZeroUsize::MIN)
+    })
 }

@@ -46,7 +46,7 @@ impl Bed {
 
     /// Whether somebody has called since the last sleep or the last question.
     pub(crate) fn was_called(&self) -> bool {
-        self.0.called.swap(false, Ordering::AcqRel)
+        self.0.called.load(Ordering::Relaxed) && self.0.called.swap(false, Ordering::AcqRel)
     }
 
     /// Sleeps for `span` at most; not at all if somebody has called since the last sleep.

@@ -44,6 +44,7 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
     pipeline::settle_identity(&mut settings)?;
     let clock = Clock::system();
     let metrics = Metrics::new(&librdkafka_version()).map_err(|e| Failure::new(Cause::Software, e))?;
+    metrics.show_process().map_err(|e| Failure::new(Cause::Software, e))?;
     let plan = pipeline::plan(&settings, args.until_end, &metrics, &clock)?;
     let _lock = match &settings.identity.instance {
         Some(instance) => Some(InstanceLock::take(&settings.identity, instance)?),

@@ -166,12 +166,9 @@ impl Outbox {
             }
             return;
         }
-        if now < self.ask_at || !self.link.is_ready() {
-            return;
-        }
         let unknown: Vec<_> =
             self.topics.iter().filter(|(_, topic)| topic.partitions == 0).map(|(name, _)| Arc::clone(name)).collect();
-        if !unknown.is_empty() {
+        if !unknown.is_empty() && now >= self.ask_at && self.link.is_ready() {
             self.asking = Some(self.link.ask(METADATA, metadata::about(unknown).into(), PATIENCE));
         }
     }

@@ -53,7 +53,7 @@ pub(in crate::chaos) fn encode<'a>(
     out.put_i16(author.epoch);
     out.put_i32(author.sequence);
     out.put_i32(count);
-    let mut body = Vec::new();
+    let mut body = Vec::with_capacity(128);
     for (delta, row) in rows.enumerate() {
         body.clear();
         put_record(row, delta, &mut body);
@@ -199,6 +199,17 @@ impl<'a> Record<'a> {
 
 #[inline]
 fn take_varint(bytes: &mut &[u8]) -> Option<i64> {
+    // Most numbers of a record are small.
+    let (&first, rest) = bytes.split_first()?;
+    if first < 0x80 {
+        *bytes = rest;
+        return Some(i64::from(first >> 1) ^ -i64::from(first & 1));
+    }
+    take_long_varint(bytes)
+}
+
+#[cold]
+fn take_long_varint(bytes: &mut &[u8]) -> Option<i64> {
     let (mut value, mut shift) = (0_u64, 0);
     loop {
         let (&byte, rest) = bytes.split_first()?;

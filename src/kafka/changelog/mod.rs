@@ -14,7 +14,7 @@ mod restoring;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use self::{flushing::Flushing, opening::Topics, restoring::Restoring};
 use super::{
@@ -121,12 +121,6 @@ impl KafkaChangelog {
     }
 }
 
-/// Ends the reader on a thread of its own: a consumer takes a tenth of a second for it, and a restart waits for its stores.
-fn end_elsewhere(scan: Box<dyn ScanClient>) {
-    // Where no thread can be had, it ends here.
-    thread::Builder::new().name("kafka-scan-end".to_owned()).spawn(move || drop(scan)).ok();
-}
-
 /// The contract's order of calls was broken, or a call came after an error.
 fn out_of_order(call: &str) -> ComponentError {
     ComponentError::new(format!("the changelog was told to {call}, which it cannot do now"))
@@ -168,7 +162,7 @@ impl Changelog for KafkaChangelog {
             return Ok(Restored::Entries { store, group, entries });
         }
         if restoring.read_all {
-            end_elsewhere(scan);
+            scan.end();
             let position = restoring.finish()?;
             self.phase = Phase::Writing(position.is_none());
             return Ok(Restored::Done(position));

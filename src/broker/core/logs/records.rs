@@ -69,16 +69,31 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
 }
 
 /// Bytes behind their length; a negative one for none.
+#[inline]
 fn field<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, Malformed> {
     usize::try_from(varint(rest)?).map_or(Ok(None), |length| take(rest, length).map(Some))
 }
 
+#[inline]
 fn varint(rest: &mut &[u8]) -> Result<i32, Malformed> {
     i32::try_from(varlong(rest)?).map_err(|_| Malformed)
 }
 
 /// A zigzag number, seven bits a byte, the lowest first.
+#[inline]
 fn varlong(rest: &mut &[u8]) -> Result<i64, Malformed> {
+    // Most numbers of a record are small.
+    match **rest {
+        [first, ref after @ ..] if first < 0x80 => {
+            *rest = after;
+            Ok(i64::from(first >> 1) ^ -i64::from(first & 1))
+        }
+        _ => long_varlong(rest),
+    }
+}
+
+#[cold]
+fn long_varlong(rest: &mut &[u8]) -> Result<i64, Malformed> {
     let mut raw = 0_u64;
     for shift in (0..70).step_by(7) {
         let (&byte, after) = rest.split_first().ok_or(Malformed)?;
