@@ -1,6 +1,9 @@
 //! One request from its arrival to its response.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+};
 
 use kafka_protocol::{
     messages::{ApiKey, BrokerId, RequestKind, ResponseKind, TopicName},
@@ -19,6 +22,9 @@ use crate::clock::Instant;
 
 /// The one node of the cluster; 1 as in Kafka's own examples.
 pub(super) const NODE: BrokerId = BrokerId(1);
+
+/// Where a client is of which nothing is known.
+const LOOPBACK: StrBytes = StrBytes::from_static_str("/127.0.0.1");
 
 /// What a broker is started with.
 #[derive(Clone, Debug)]
@@ -71,6 +77,8 @@ pub struct Broker {
     /// Requests that wait for the response of the one before, by connection; a connection that works on one is here.
     waiting: BTreeMap<ConnectionId, VecDeque<Request>>,
     open: BTreeMap<Ticket, Open>,
+    /// Where clients are, of those of which it is known.
+    hosts: BTreeMap<ConnectionId, StrBytes>,
     next_ticket: u64,
     /// Responses that were found and are not sent yet.
     answers: Answers,
@@ -85,9 +93,16 @@ impl Broker {
             coordinators: Coordinators::new(&options),
             waiting: BTreeMap::new(),
             open: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             next_ticket: 0,
             answers: Answers::new(),
         }
+    }
+
+    /// Says where a client is: an address, which tools are shown with the members of groups. Of a connection of which nothing
+    /// is said it is the loopback's.
+    pub fn connected(&mut self, connection: ConnectionId, address: IpAddr) {
+        self.hosts.insert(connection, StrBytes::from_string(format!("/{address}")));
     }
 
     /// Takes a request; its response, and others that it makes possible, come as `effects`, now or later.
@@ -151,6 +166,7 @@ impl Broker {
 
     /// Forgets a connection: its requests have no response any more. What they have begun goes on.
     pub fn disconnected(&mut self, connection: ConnectionId) {
+        self.hosts.remove(&connection);
         self.waiting.remove(&connection);
         for (ticket, _) in self.open.extract_if(.., |_, open| open.connection == connection) {
             self.logs.forget(ticket);
@@ -185,7 +201,7 @@ impl Broker {
     }
 
     fn work_on(&mut self, ticket: Ticket, request: &Request, now: Instant) -> Reply {
-        let Request { api, version, body, client_id, .. } = request;
+        let Request { connection, api, version, body, client_id, .. } = request;
         let known = apis::versions(*api).is_some_and(|range| (range.min..=range.max).contains(version));
         match body {
             RequestKind::ApiVersions(_) => Reply::Now(ResponseKind::ApiVersions(apis::answer(*version))),
@@ -193,7 +209,9 @@ impl Broker {
             _ if !known => Reply::Close,
             RequestKind::FindCoordinator(find) => Reply::Now(self.coordinators.find(*version, find, now).into()),
             _ => {
-                let caller = Caller { ticket, version: *version, client_id: client_id.clone().unwrap_or_default() };
+                let client_host = self.hosts.get(connection).cloned().unwrap_or(LOOPBACK);
+                let client_id = client_id.clone().unwrap_or_default();
+                let caller = Caller { ticket, version: *version, client_id, client_host };
                 let reply = self.coordinators.handle(&caller, body, &mut self.logs, (now, &mut self.answers));
                 let reply =
                     reply.or_else(|| self.logs.handle((ticket, *version), body, &self.coordinators.transactions, now));

@@ -124,7 +124,7 @@ impl Coordinators {
             RequestKind::OffsetCommit(request) => groups.commit(version, request, &exists, now).into(),
             RequestKind::TxnOffsetCommit(request) => {
                 let verified = self.transactions.verify_commit(version, request);
-                groups.commit_in_transaction(request, verified, &exists).into()
+                groups.commit_in_transaction(request, verified, &exists, now).into()
             }
             RequestKind::OffsetFetch(request) => groups.offsets(version, request).into(),
             RequestKind::OffsetDelete(request) => groups.delete_offsets(request, &exists).into(),

@@ -20,6 +20,8 @@ mod groups;
 mod logs;
 mod refusals;
 mod request;
+#[cfg(test)]
+pub(super) mod sample;
 mod transactions;
 
 pub use broker::{Broker, BrokerOptions};

@@ -47,7 +47,7 @@ struct Connection {
 
 /// Serves a client until it goes, or has to.
 pub(super) async fn serve(hub: Arc<Hub>, stream: TcpStream, peer: SocketAddr, limits: Limits, budget: Budget) {
-    let (id, told) = hub.connect();
+    let (id, told) = hub.connect(Some(peer.ip()));
     let (read, outbound) = stream.into_split();
     let inbound = Inbound::new(read, limits, budget.clone());
     let mut connection = Connection { id, hub, inbound, outbound, told, limits, budget };

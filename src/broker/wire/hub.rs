@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -55,13 +56,16 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new connection, and what it will be told.
-    pub(super) fn connect(&self) -> (ConnectionId, mpsc::Receiver<Word>) {
+    /// A new connection, and what it will be told; `None`: it is our own.
+    pub(super) fn connect(&self, from: Option<IpAddr>) -> (ConnectionId, mpsc::Receiver<Word>) {
         let mut state = self.state();
         let connection = ConnectionId(state.next_connection);
         state.next_connection += 1;
         let (tell, told) = mpsc::channel(WORDS);
         state.connections.insert(connection, tell);
+        if let Some(address) = from {
+            state.core.connected(connection, address);
+        }
         (connection, told)
     }
 

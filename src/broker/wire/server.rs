@@ -167,7 +167,7 @@ fn make_topics(hub: &Hub, topics: Vec<TopicSpec>) -> Result<(), ServerError> {
             .with_num_partitions(partitions)
             .with_replication_factor(1);
         let body = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(CREATE_TOPICS_MS);
-        let (connection, mut told) = hub.connect();
+        let (connection, mut told) = hub.connect(None);
         let (api, version, client_id) = (ApiKey::CreateTopics, CREATE_TOPICS, None);
         let body = RequestKind::CreateTopics(body);
         hub.ask(Request { connection, correlation: 0, api, version, client_id, body });

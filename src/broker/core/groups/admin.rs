@@ -28,9 +28,6 @@ const TELLS_MISSING_GROUP: i16 = 6;
 /// Nobody is kept from reading, deleting and describing a group: the bits of `AclOperation` 3, 6 and 8.
 const ALL_OPERATIONS: i32 = (1 << 3) | (1 << 6) | (1 << 8);
 
-/// The core knows no addresses, and the broker listens on the loopback.
-const CLIENT_HOST: StrBytes = StrBytes::from_static_str("/127.0.0.1");
-
 impl Groups {
     /// DescribeGroups.
     pub(in crate::broker::core) fn describe(
@@ -128,7 +125,7 @@ fn described(member: &Member, protocol: Option<&StrBytes>) -> DescribedGroupMemb
         .with_member_id(member.id.clone())
         .with_group_instance_id(member.instance.clone())
         .with_client_id(member.client_id.clone())
-        .with_client_host(CLIENT_HOST);
+        .with_client_host(member.client_host.clone());
     match protocol {
         Some(protocol) => {
             described.with_member_metadata(member.metadata(protocol)).with_member_assignment(member.assignment.clone())

@@ -23,15 +23,20 @@ const TELLS_MISSING_GROUP: i16 = 9;
 /// Whether there is such a partition.
 pub(in crate::broker::core) type Exists<'a> = &'a dyn Fn(&TopicName, i32) -> bool;
 
-/// Who commits.
+/// Who commits, and for which group.
 #[derive(Copy, Clone)]
 struct Committer<'a> {
+    group: &'a GroupId,
     generation: i32,
     member: &'a StrBytes,
     instance: Option<&'a StrBytes>,
     /// The producer whose transaction it is.
     producer: Option<i64>,
+    now: Instant,
 }
+
+/// Something of each partition, by topic.
+type ByTopic<T> = Vec<(TopicName, Vec<(i32, T)>)>;
 
 impl Groups {
     /// OffsetCommit.
@@ -43,35 +48,32 @@ impl Groups {
         now: Instant,
     ) -> OffsetCommitResponse {
         let committer = Committer {
+            group: &request.group_id,
             generation: request.generation_id_or_member_epoch,
             member: &request.member_id,
             instance: request.group_instance_id.as_ref(),
             producer: None,
+            now,
         };
         let missing = if version >= TELLS_MISSING_GROUP {
             ResponseError::GroupIdNotFound
         } else {
             ResponseError::IllegalGeneration
         };
-        let any = request.topics.iter().any(|t| t.partitions.iter().any(|p| exists(&t.name, p.partition_index)));
-        let max_metadata = self.options().max_offset_metadata;
-        let mut group = if any { self.committer_group(&request.group_id, committer, missing) } else { Err(missing) };
-        if let Ok(group) = &mut group {
-            group.touch(&request.member_id, now);
-        }
-        let mut write = Writer { group, producer: None, exists, max_metadata };
-        let topics = request.topics.iter().map(|topic| {
+        let offered = request.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|partition| {
-                let index = partition.partition_index;
-                let committed = Committed {
-                    offset: partition.committed_offset,
-                    leader_epoch: partition.committed_leader_epoch,
-                    metadata: partition.committed_metadata.clone().unwrap_or_default(),
-                };
-                let error = write.write(&topic.name, index, committed);
+                let (offset, leader_epoch) = (partition.committed_offset, partition.committed_leader_epoch);
+                let metadata = partition.committed_metadata.clone().unwrap_or_default();
+                (partition.partition_index, Committed { offset, leader_epoch, metadata, at: now })
+            });
+            (topic.name.clone(), partitions.collect())
+        });
+        let outcomes = self.write(committer, Ok(missing), offered.collect(), exists);
+        let topics = outcomes.into_iter().map(|(name, partitions)| {
+            let partitions = partitions.into_iter().map(|(index, error)| {
                 OffsetCommitResponsePartition::default().with_partition_index(index).with_error_code(error)
             });
-            OffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions.collect())
+            OffsetCommitResponseTopic::default().with_name(name).with_partitions(partitions.collect())
         });
         OffsetCommitResponse::default().with_topics(topics.collect())
     }
@@ -82,51 +84,89 @@ impl Groups {
         request: &TxnOffsetCommitRequest,
         verified: Result<(), ResponseError>,
         exists: Exists<'_>,
+        now: Instant,
     ) -> TxnOffsetCommitResponse {
-        let producer = Some(request.producer_id.0);
         let committer = Committer {
+            group: &request.group_id,
             generation: request.generation_id,
             member: &request.member_id,
             instance: request.group_instance_id.as_ref(),
-            producer,
+            producer: Some(request.producer_id.0),
+            now,
         };
-        let any = request.topics.iter().any(|t| t.partitions.iter().any(|p| exists(&t.name, p.partition_index)));
-        let max_metadata = self.options().max_offset_metadata;
-        let missing = ResponseError::IllegalGeneration;
         let known = if request.group_id.is_empty() { Err(ResponseError::InvalidGroupId) } else { verified };
-        let group = match known {
-            Ok(()) if any => self.committer_group(&request.group_id, committer, missing),
-            Ok(()) => Err(missing),
-            Err(error) => Err(error),
-        };
-        let mut write = Writer { group, producer, exists, max_metadata };
-        let topics = request.topics.iter().map(|topic| {
+        let missing = known.map(|()| ResponseError::IllegalGeneration);
+        let offered = request.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|partition| {
-                let index = partition.partition_index;
-                let committed = Committed {
-                    offset: partition.committed_offset,
-                    leader_epoch: partition.committed_leader_epoch,
-                    metadata: partition.committed_metadata.clone().unwrap_or_default(),
-                };
-                let error = write.write(&topic.name, index, committed);
+                let (offset, leader_epoch) = (partition.committed_offset, partition.committed_leader_epoch);
+                let metadata = partition.committed_metadata.clone().unwrap_or_default();
+                (partition.partition_index, Committed { offset, leader_epoch, metadata, at: now })
+            });
+            (topic.name.clone(), partitions.collect())
+        });
+        let outcomes = self.write(committer, missing, offered.collect(), exists);
+        let topics = outcomes.into_iter().map(|(name, partitions)| {
+            let partitions = partitions.into_iter().map(|(index, error)| {
                 TxnOffsetCommitResponsePartition::default().with_partition_index(index).with_error_code(error)
             });
-            TxnOffsetCommitResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions.collect())
+            TxnOffsetCommitResponseTopic::default().with_name(name).with_partitions(partitions.collect())
         });
         TxnOffsetCommitResponse::default().with_topics(topics.collect())
+    }
+
+    /// Writes what is offered; each partition's error code. `missing`: what is said of a group that is not there, or why
+    /// nothing may be written at all.
+    fn write(
+        &mut self,
+        committer: Committer<'_>,
+        missing: Result<ResponseError, ResponseError>,
+        offered: ByTopic<Committed>,
+        exists: Exists<'_>,
+    ) -> ByTopic<i16> {
+        let max_metadata = self.options().max_offset_metadata;
+        let any = offered.iter().any(|(topic, partitions)| partitions.iter().any(|(index, _)| exists(topic, *index)));
+        let mut group =
+            missing.and_then(|missing| if any { self.committer_group(committer, missing) } else { Err(missing) });
+        if let (Ok(group), None) = (&mut group, committer.producer) {
+            group.touch(committer.member, committer.now);
+        }
+        let mut write = |topic: &TopicName, index, committed: Committed| {
+            if !exists(topic, index) {
+                return Err(ResponseError::UnknownTopicOrPartition);
+            }
+            let group = group.as_mut().map_err(|error| *error)?;
+            // Kafka counts Java's characters, though the option speaks of bytes.
+            if committed.metadata.encode_utf16().count() > max_metadata {
+                return Err(ResponseError::OffsetMetadataTooLarge);
+            }
+            let partition = (topic.clone(), index);
+            match committer.producer {
+                None => group.offsets.commit(partition, committed),
+                Some(producer) => group.offsets.commit_with(producer, partition, committed),
+            }
+            Ok(())
+        };
+        let topics = offered.into_iter().map(|(topic, partitions)| {
+            let partitions = partitions.into_iter().map(|(index, committed)| {
+                let outcome = write(&topic, index, committed);
+                (index, outcome.err().map_or(0, |error| error.code()))
+            });
+            let partitions = partitions.collect();
+            (topic, partitions)
+        });
+        topics.collect()
     }
 
     /// The group that is committed for, if the committer may. Who is in no generation makes the group by committing.
     fn committer_group(
         &mut self,
-        id: &GroupId,
         committer: Committer<'_>,
         missing: ResponseError,
     ) -> Result<&mut Group, ResponseError> {
-        if !self.groups.contains_key(id) && committer.generation >= 0 {
+        if !self.groups.contains_key(committer.group) && committer.generation >= 0 {
             return Err(missing);
         }
-        let group = self.groups.entry(id.clone()).or_default();
+        let group = self.groups.entry(committer.group.clone()).or_default();
         group.may_commit(committer)?;
         Ok(group)
     }
@@ -134,7 +174,7 @@ impl Groups {
 
 impl Group {
     fn may_commit(&self, committer: Committer<'_>) -> Result<(), ResponseError> {
-        let Committer { generation, member, instance, producer } = committer;
+        let Committer { generation, member, instance, producer, .. } = committer;
         let plain = producer.is_none();
         if generation < 0 && self.state == State::Empty {
             return Ok(());
@@ -153,36 +193,5 @@ impl Group {
             return Err(ResponseError::RebalanceInProgress);
         }
         Ok(())
-    }
-}
-
-/// Writes the offsets of one request.
-struct Writer<'a> {
-    group: Result<&'a mut Group, ResponseError>,
-    producer: Option<i64>,
-    exists: Exists<'a>,
-    max_metadata: usize,
-}
-
-impl Writer<'_> {
-    /// Writes one offset; the partition's error code.
-    fn write(&mut self, topic: &TopicName, partition: i32, committed: Committed) -> i16 {
-        if !(self.exists)(topic, partition) {
-            return ResponseError::UnknownTopicOrPartition.code();
-        }
-        let group = match &mut self.group {
-            Ok(group) => group,
-            Err(error) => return error.code(),
-        };
-        // Kafka counts Java's characters, though the option speaks of bytes.
-        if committed.metadata.encode_utf16().count() > self.max_metadata {
-            return ResponseError::OffsetMetadataTooLarge.code();
-        }
-        let partition = (topic.clone(), partition);
-        match self.producer {
-            None => group.offsets.commit(partition, committed),
-            Some(producer) => group.offsets.commit_with(producer, partition, committed),
-        }
-        0
     }
 }

@@ -19,17 +19,21 @@ use super::{
 };
 use crate::{broker::core::request::Answers, clock::Instant};
 
-/// All groups. One is there once somebody has asked to join it or has committed for it, and until it is deleted.
+/// All groups. One is there once somebody has asked to join it or has committed for it, and until it is deleted or
+/// expires.
 #[derive(Debug)]
 pub(in crate::broker::core) struct Groups {
     options: GroupOptions,
     pub(super) groups: BTreeMap<GroupId, Group>,
     ids: MemberIds,
+    /// When offsets expire next.
+    expiry: Instant,
 }
 
 impl Groups {
-    pub(in crate::broker::core) const fn new(options: GroupOptions, seed: u64) -> Self {
-        Self { options, groups: BTreeMap::new(), ids: MemberIds::new(seed) }
+    pub(in crate::broker::core) fn new(options: GroupOptions, seed: u64) -> Self {
+        let expiry = Instant::ZERO + options.offsets_retention_check_interval;
+        Self { options, groups: BTreeMap::new(), ids: MemberIds::new(seed), expiry }
     }
 
     pub(super) const fn options(&self) -> &GroupOptions {
@@ -114,14 +118,18 @@ impl Groups {
 
     /// When [`Groups::tick`] is due.
     pub(in crate::broker::core) fn due(&self) -> Instant {
-        self.groups.values().map(Group::due).fold(Instant::FAR_FUTURE, Instant::min)
+        self.groups.values().map(Group::due).fold(self.expiry, Instant::min)
     }
 
-    /// Ends sessions and waits that are over.
+    /// Ends sessions and waits that are over, and forgets what is expired.
     pub(in crate::broker::core) fn tick(&mut self, now: Instant, answers: &mut Answers) {
         let mut step = Step { now, options: &self.options, answers };
         for group in self.groups.values_mut().filter(|group| group.due() <= now) {
             group.tick(&mut step);
+        }
+        if self.expiry <= now {
+            self.expiry = now + self.options.offsets_retention_check_interval;
+            self.expire(now);
         }
     }
 }

@@ -12,6 +12,7 @@ use kafka_protocol::{
             OffsetFetchResponseTopic, OffsetFetchResponseTopics,
         },
     },
+    protocol::StrBytes,
 };
 
 use super::{
@@ -20,6 +21,7 @@ use super::{
     group::{Group, State},
     offsets::{Committed, Offsets},
 };
+use crate::clock::Instant;
 
 /// From this version on one request asks for several groups (KIP-709).
 const SEVERAL: i16 = 8;
@@ -154,7 +156,7 @@ fn one_of_several((topic, found): Found) -> OffsetFetchResponseTopics {
 
 /// On the wire, nothing is the offset -1.
 fn flat(outcome: Result<Option<Committed>, ResponseError>) -> (Committed, i16) {
-    let nothing = || Committed { offset: -1, leader_epoch: -1, metadata: kafka_protocol::protocol::StrBytes::new() };
+    let nothing = || Committed { offset: -1, leader_epoch: -1, metadata: StrBytes::new(), at: Instant::ZERO };
     match outcome {
         Ok(committed) => (committed.unwrap_or_else(nothing), 0),
         Err(error) => (nothing(), error.code()),

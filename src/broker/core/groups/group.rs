@@ -73,6 +73,8 @@ pub(super) struct Group {
     pub(super) join_due: Instant,
     /// When those are given up that have not synced.
     pub(super) sync_due: Instant,
+    /// When its last member left it.
+    pub(super) emptied: Instant,
     pub(super) offsets: Offsets,
     /// What a coordinator finds again that has moved.
     pub(super) stored: Stored,
@@ -93,6 +95,7 @@ impl Default for Group {
             gathering: None,
             join_due: Instant::FAR_FUTURE,
             sync_due: Instant::FAR_FUTURE,
+            emptied: Instant::ZERO,
             offsets: Offsets::default(),
             stored: Stored::default(),
         }

@@ -59,7 +59,7 @@ impl Group {
         if let Some(gathering) = &mut self.gathering {
             gathering.grew = true;
         }
-        let member = Member::new(id, caller.client_id.clone(), request, step.now);
+        let member = Member::new(id, caller, request, step.now);
         self.add(member, &request.protocol_type, caller.ticket);
         self.rebalance(step);
     }

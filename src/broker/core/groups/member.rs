@@ -8,7 +8,7 @@ use kafka_protocol::{
     protocol::StrBytes,
 };
 
-use super::step::millis;
+use super::step::{Caller, millis};
 use crate::{broker::core::Ticket, clock::Instant};
 
 /// How long a new member may wait for its first generation: it cannot heartbeat yet, and a client that has gone must not
@@ -21,6 +21,8 @@ pub(super) struct Member {
     /// `group.instance.id`: a static member (KIP-345).
     pub(super) instance: Option<StrBytes>,
     pub(super) client_id: StrBytes,
+    /// Where it is, as Java writes an address.
+    pub(super) client_host: StrBytes,
     pub(super) session_timeout: Duration,
     pub(super) rebalance_timeout: Duration,
     /// What it can do, best first, each with the member's own metadata.
@@ -39,11 +41,12 @@ pub(super) struct Member {
 
 impl Member {
     /// A member that was never in a generation.
-    pub(super) fn new(id: StrBytes, client_id: StrBytes, request: &JoinGroupRequest, now: Instant) -> Self {
+    pub(super) fn new(id: StrBytes, caller: &Caller, request: &JoinGroupRequest, now: Instant) -> Self {
         let mut member = Self {
             id,
             instance: request.group_instance_id.clone(),
-            client_id,
+            client_id: caller.client_id.clone(),
+            client_host: caller.client_host.clone(),
             session_timeout: Duration::ZERO,
             rebalance_timeout: Duration::ZERO,
             protocols: Vec::new(),

@@ -3,11 +3,10 @@
 //! Files in reading order: `group` (what a group is between two events), `member`; `rebalance` (from one generation to the
 //! next), `join`, `sync`, `leave` (the members' requests); `offsets` (what is committed), `commits` and `fetches` (the
 //! requests about it); `coordinator` (all groups), `admin` (as tools see them),
-//! `reload` (what is left when the coordinator moves); `step`, `member_ids`, `options`.
+//! `reload` (what is left when the coordinator moves), `expiry` (what is forgotten in time); `step`, `member_ids`, `options`.
 //!
 //! The rules are those of Apache Kafka 4's coordinator for classic groups; where it leaves a request without a response (a
-//! join or sync that the same member repeats, a member that is removed while it waits), here it has one. Differences by
-//! intent: nothing expires, neither offsets nor empty groups.
+//! join or sync that the same member repeats, a member that is removed while it waits), here it has one.
 //!
 //! Invariants:
 //! 1. A generation has one leader, and every member of it got exactly one response that names it.
@@ -17,6 +16,7 @@
 mod admin;
 mod commits;
 mod coordinator;
+mod expiry;
 mod fetches;
 mod group;
 mod join;

@@ -1,9 +1,11 @@
 //! What one group has committed, and what transactions that are open will have committed if they commit (Kafka's
-//! `OffsetMetadataManager`). Offsets do not expire here: a broker that forgets everything when it stops need not.
+//! `OffsetMetadataManager`).
 
 use std::collections::BTreeMap;
 
 use kafka_protocol::{messages::TopicName, protocol::StrBytes};
+
+use crate::clock::Instant;
 
 /// A partition of a topic.
 pub(in crate::broker::core) type Partition = (TopicName, i32);
@@ -14,6 +16,8 @@ pub(super) struct Committed {
     pub(super) offset: i64,
     pub(super) leader_epoch: i32,
     pub(super) metadata: StrBytes,
+    /// When.
+    pub(super) at: Instant,
 }
 
 /// What is committed has a number: a transaction's offsets count from when they were written, not from its end, so that a
@@ -62,6 +66,18 @@ impl Offsets {
     /// The partitions with a committed offset.
     pub(super) fn partitions(&self) -> impl Iterator<Item = &Partition> {
         self.committed.keys()
+    }
+
+    /// Forgets what is committed and expired, but what an open transaction may change yet.
+    pub(super) fn expire(&mut self, expired: impl Fn(&TopicName, &Committed) -> bool) {
+        let pending = &self.pending;
+        let unstable = |partition: &Partition| pending.values().any(|pending| pending.contains_key(partition));
+        self.committed.retain(|partition, (_, committed)| !expired(&partition.0, committed) || unstable(partition));
+    }
+
+    /// Nothing is committed, and no transaction is open.
+    pub(super) fn is_empty(&self) -> bool {
+        self.committed.is_empty() && self.pending.is_empty()
     }
 
     /// Forgets a partition, in open transactions too.

@@ -16,6 +16,11 @@ pub struct GroupOptions {
     pub max_size: usize,
     /// `offset.metadata.max.bytes`: 4,096.
     pub max_offset_metadata: usize,
+    /// `offsets.retention.minutes`: how long what is committed outlives the last member of its group, or the commit where
+    /// there never was a member: 7 days.
+    pub offsets_retention: Duration,
+    /// `offsets.retention.check.interval.ms`: how often it is seen to that offsets expire, and groups with them: 10 min.
+    pub offsets_retention_check_interval: Duration,
 }
 
 impl Default for GroupOptions {
@@ -26,6 +31,8 @@ impl Default for GroupOptions {
             max_session_timeout: Duration::from_mins(30),
             max_size: usize::MAX,
             max_offset_metadata: 4096,
+            offsets_retention: Duration::from_hours(7 * 24),
+            offsets_retention_check_interval: Duration::from_mins(10),
         }
     }
 }

@@ -74,6 +74,7 @@ impl Group {
         self.protocol = self.select_protocol();
         if self.members.is_empty() {
             self.state = State::Empty;
+            self.emptied = step.now;
             self.store();
             return;
         }

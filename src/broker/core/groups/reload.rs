@@ -57,6 +57,7 @@ impl Group {
             leader: stored.leader.clone(),
             statics: stored.members.values().filter_map(instance).collect(),
             members: stored.members.clone(),
+            emptied: self.emptied,
             offsets,
             stored,
             ..Self::default()

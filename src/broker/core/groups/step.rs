@@ -19,6 +19,8 @@ pub(in crate::broker::core) struct Caller {
     pub(in crate::broker::core) version: i16,
     /// How the client calls itself; empty if it does not say.
     pub(in crate::broker::core) client_id: StrBytes,
+    /// Where it is: `/ADDRESS`, as Java writes it.
+    pub(in crate::broker::core) client_host: StrBytes,
 }
 
 /// One event at one group.

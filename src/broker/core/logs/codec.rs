@@ -38,7 +38,7 @@ pub(super) fn unpack(codec: Compression, packed: &[u8], bound: usize) -> Result<
         Compression::None => return Ok(Cow::Borrowed(packed)),
         Compression::Gzip => read_all(flate2::read::MultiGzDecoder::new(packed), bound)?,
         Compression::Snappy => unpack_snappy(packed, bound)?,
-        Compression::Lz4 => read_all(lz4::Decoder::new(packed)?, bound)?,
+        Compression::Lz4 => unpack_lz4(packed, bound)?,
         Compression::Zstd => read_all(zstd::Decoder::with_buffer(packed)?, bound)?,
     };
     Ok(Cow::Owned(unpacked))
@@ -49,6 +49,14 @@ fn read_all(reader: impl Read, bound: usize) -> Result<Vec<u8>, CannotUnpack> {
     // One more than may be, to see that there is more.
     reader.take(bound as u64 + 1).read_to_end(&mut unpacked)?;
     if unpacked.len() > bound { Err(CannotUnpack::TooLarge) } else { Ok(unpacked) }
+}
+
+/// Of the decoders this one alone takes the end of the bytes for the end of the frame.
+fn unpack_lz4(packed: &[u8], bound: usize) -> Result<Vec<u8>, CannotUnpack> {
+    let mut decoder = lz4::Decoder::new(packed)?;
+    let unpacked = read_all(&mut decoder, bound)?;
+    decoder.finish().1?;
+    Ok(unpacked)
 }
 
 /// Magic, version and the oldest compatible version, of snappy-java's stream.
@@ -128,11 +136,22 @@ mod tests {
     #[test]
     fn garbage_is_malformed_in_every_codec() {
         for codec in &CODECS[1..] {
-            for garbage in [&b"\xff\xff\xff\xff no codec packs this"[..], b"\x82SNAPPY\x00", b""] {
+            for garbage in [&b"\xff\xff\xff\xff no codec packs this"[..], b"\x82SNAPPY\x00", b"\x01\x02\x03", b""] {
                 if let Ok(unpacked) = unpack(*codec, garbage, 1 << 20) {
                     // Nothing at all unpacks to nothing.
                     assert!(unpacked.is_empty() && garbage.is_empty(), "{codec:?}: {garbage:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_what_a_codec_packs_is_malformed() {
+        let records: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
+        for codec in &CODECS[1..] {
+            let packed = pack(*codec, &records).unwrap();
+            for part in [packed.len() / 2, packed.len() - 1] {
+                assert_eq!(unpack(*codec, &packed[..part], records.len()), Err(CannotUnpack::Malformed), "{codec:?}");
             }
         }
     }

@@ -6,7 +6,7 @@ use kafka_protocol::records::Compression;
 
 use super::{
     LogOptions,
-    sample::{Bench, Sample, decode},
+    bench::{Bench, Sample, decode},
 };
 
 /// Every batch is a segment, and compaction is always worth it.

@@ -89,6 +89,9 @@ impl Logs {
         if let Some(error) = refusal_of_session(request) {
             return Reply::Now(FetchResponse::default().with_error_code(error.code()).into());
         }
+        if let Err(error) = Isolation::check(request.isolation_level) {
+            return Reply::Now(all_failed(request, version, error).into());
+        }
         let Ok(patience @ 1..) = u64::try_from(request.max_wait_ms) else {
             return Reply::Now(self.fetched(request, version).into());
         };
@@ -214,6 +217,15 @@ impl Logs {
 fn refusal_of_session(request: &FetchRequest) -> Option<ResponseError> {
     let whole = matches!(request.session_epoch, -1 | 0);
     (!whole).then_some(ResponseError::FetchSessionIdNotFound)
+}
+
+/// The error for the whole request, and in versions that may not know of that, for each partition.
+fn all_failed(request: &FetchRequest, version: i16, error: ResponseError) -> FetchResponse {
+    let topics = request.topics.iter().filter(|_| version < TOPIC_IDS_SINCE).map(|topic| {
+        let partitions = topic.partitions.iter().map(|fetch| failed(error).with_partition_index(fetch.partition));
+        FetchableTopicResponse::default().with_topic(topic.topic.clone()).with_partitions(partitions.collect())
+    });
+    FetchResponse::default().with_error_code(error.code()).with_responses(topics.collect())
 }
 
 fn failed(error: ResponseError) -> PartitionData {

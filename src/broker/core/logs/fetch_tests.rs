@@ -13,7 +13,7 @@ use kafka_protocol::{
 };
 
 use super::{
-    sample::{Bench, Sample, decode, values},
+    bench::{Bench, Sample, decode, values},
     topics::named,
 };
 use crate::{
@@ -227,8 +227,8 @@ fn records_of_a_compacted_topic_cannot_be_deleted() {
 #[test]
 fn segments_go_by_age_and_size() {
     let mut bench = Bench::new(&[("retention.ms", "600000"), ("internal.segment.bytes", "14")]);
-    bench.append(&Sample::values(&["old"]).at(super::sample::EPOCH_MS));
-    bench.append(&Sample::values(&["young"]).at(super::sample::EPOCH_MS + 500_000));
+    bench.append(&Sample::values(&["old"]).at(super::bench::EPOCH_MS));
+    bench.append(&Sample::values(&["young"]).at(super::bench::EPOCH_MS + 500_000));
     bench.now = Instant::ZERO + Duration::from_secs(601);
     bench.answers();
     assert_eq!(bench.fetch(1, 0).log_start_offset, 1);

@@ -97,11 +97,10 @@ impl Logs {
         request: &ListOffsetsRequest,
         version: i16,
     ) -> ListOffsetsResponse {
-        let isolation = Isolation::from(request.isolation_level);
         let topics = request.topics.iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|asked| {
                 let answer = ListOffsetsPartitionResponse::default().with_partition_index(asked.partition_index);
-                match self.find_offset(&topic.name, asked, (isolation, version)) {
+                match self.find_offset(&topic.name, asked, (request.isolation_level, version)) {
                     Ok((Some(Found { timestamp, offset }), epoch)) => {
                         answer.with_timestamp(timestamp).with_offset(offset).with_leader_epoch(epoch)
                     }
@@ -120,14 +119,15 @@ impl Logs {
         &self,
         topic: &TopicName,
         asked: &ListOffsetsPartition,
-        (isolation, version): (Isolation, i16),
+        (isolation, version): (i8, i16),
     ) -> Result<(Option<Found>, i32), ResponseError> {
+        Isolation::check(isolation)?;
         let partition = self.partition(topic, asked.partition_index).ok_or(ResponseError::UnknownTopicOrPartition)?;
         check_epoch(partition, asked.current_leader_epoch)?;
         if since(asked.timestamp).is_none_or(|since| version < since) {
             return Err(ResponseError::UnsupportedVersion);
         }
-        let found = partition.find_offset(asked.timestamp, isolation, self.options.max_unpacked_batch);
+        let found = partition.find_offset(asked.timestamp, isolation.into(), self.options.max_unpacked_batch);
         let epoch = found.map_or(-1, |found| partition.epoch_at(found.offset));
         Ok((found, epoch))
     }

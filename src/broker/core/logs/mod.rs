@@ -13,6 +13,8 @@
 
 mod alter_configs;
 mod batch;
+#[cfg(test)]
+mod bench;
 mod codec;
 mod compaction;
 #[cfg(test)]
@@ -38,8 +40,6 @@ mod producer_tests;
 mod producers;
 mod records;
 mod retention;
-#[cfg(test)]
-mod sample;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::{
     Marker,
     batch::{Batch, Header},
-    sample::{Bench, Sample, decode},
+    bench::{Bench, Sample, decode},
 };
 
 #[derive(Clone, Debug)]

@@ -44,6 +44,17 @@ pub(super) enum Isolation {
     ReadCommitted,
 }
 
+impl Isolation {
+    /// Refuses what is no level. As Kafka says it: it has no error of its own for that.
+    pub(super) const fn check(level: i8) -> Result<(), ResponseError> {
+        match level {
+            0 | 1 => Ok(()),
+            _ => Err(ResponseError::UnknownServerError),
+        }
+    }
+}
+
+/// For a level that was [checked](Isolation::check).
 impl From<i8> for Isolation {
     fn from(level: i8) -> Self {
         if level == 1 { Self::ReadCommitted } else { Self::ReadUncommitted }

@@ -9,7 +9,7 @@ use kafka_protocol::{
 
 use super::{
     Logs, Marker, OpenTransactions, TransactionalWrite,
-    sample::{Bench, Sample, values},
+    bench::{Bench, Sample, values},
 };
 
 fn data(producer: (i64, i16, i32), count: usize) -> Sample {

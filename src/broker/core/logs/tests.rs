@@ -8,7 +8,7 @@ use kafka_protocol::{
 };
 use std::time::Duration;
 
-use super::sample::{Anyone, Bench, EPOCH_MS, Sample, decode, values};
+use super::bench::{Anyone, Bench, EPOCH_MS, Sample, decode, values};
 use super::{LogOptions, batch};
 
 fn code(error: ResponseError) -> i16 {

@@ -20,7 +20,7 @@ use kafka_protocol::{
 
 use super::{
     LogOptions,
-    sample::{Bench, Sample, TOPIC},
+    bench::{Bench, Sample, TOPIC},
     topics::named,
 };
 

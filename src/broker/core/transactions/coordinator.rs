@@ -29,18 +29,21 @@ pub(in crate::broker::core) struct Participants<'a> {
     pub(in crate::broker::core) groups: &'a mut Groups,
 }
 
-/// All transactional ids that were ever used.
+/// All transactional ids that are in use.
 #[derive(Debug)]
 pub(in crate::broker::core) struct Transactions {
     options: TransactionOptions,
     pub(super) known: BTreeMap<TransactionalId, Transaction>,
     /// How often the coordinator has moved.
     epoch: i32,
+    /// When ids are forgotten next that nobody uses.
+    expiry: Instant,
 }
 
 impl Transactions {
-    pub(in crate::broker::core) const fn new(options: TransactionOptions) -> Self {
-        Self { options, known: BTreeMap::new(), epoch: 0 }
+    pub(in crate::broker::core) fn new(options: TransactionOptions) -> Self {
+        let expiry = Instant::ZERO + options.id_expiration_check_interval;
+        Self { options, known: BTreeMap::new(), epoch: 0, expiry }
     }
 
     /// InitProducerId with a transactional id: whoever had it is fenced and what it left open is aborted, of which the client
@@ -82,7 +85,7 @@ impl Transactions {
         let timeout =
             asked.filter(|asked| *asked <= self.options.max_timeout).ok_or(ResponseError::InvalidTransactionTimeout)?;
         let Participants { logs, .. } = participants;
-        let transaction = self.known.entry(id).or_insert_with(|| Transaction::new(logs.new_producer_id().0));
+        let transaction = self.known.entry(id).or_insert_with(|| Transaction::new(logs.new_producer_id().0, now));
         if expected.is_some_and(|expected| !transaction.knows(expected)) {
             return Err(ResponseError::ProducerFenced);
         }
@@ -91,7 +94,7 @@ impl Transactions {
             end(transaction, false, self.epoch, participants, now);
             return Err(ResponseError::ConcurrentTransactions);
         }
-        transaction.renew(expected, timeout, || logs.new_producer_id().0)?;
+        transaction.renew(expected, (timeout, now), || logs.new_producer_id().0)?;
         Ok(transaction.producer)
     }
 
@@ -174,14 +177,19 @@ impl Transactions {
 
     /// When [`Transactions::tick`] is due.
     pub(in crate::broker::core) fn due(&self) -> Instant {
-        self.known.values().map(Transaction::due).fold(Instant::FAR_FUTURE, Instant::min)
+        self.known.values().map(Transaction::due).fold(self.expiry, Instant::min)
     }
 
-    /// Aborts what has lasted too long, and fences its producer.
+    /// Aborts what has lasted too long, and fences its producer; forgets ids that nobody uses.
     pub(in crate::broker::core) fn tick(&mut self, participants: &mut Participants<'_>, now: Instant) {
         for transaction in self.known.values_mut().filter(|transaction| transaction.due() <= now) {
             transaction.fence();
             end(transaction, false, self.epoch, participants, now);
+        }
+        if self.expiry <= now {
+            self.expiry = now + self.options.id_expiration_check_interval;
+            let unused = |since| now.saturating_since(since) >= self.options.id_expiration;
+            self.known.retain(|_, transaction| transaction.state == State::Ongoing || !unused(transaction.updated));
         }
     }
 }
@@ -205,7 +213,7 @@ fn end(
 ) {
     let Identity { id: producer_id, epoch: producer_epoch } = transaction.producer;
     let marker = Marker { producer_id, producer_epoch, coordinator_epoch, commit };
-    let parts = transaction.end(commit);
+    let parts = transaction.end(commit, now);
     for (topic, partition) in &parts.partitions {
         let written = participants.logs.write_marker(topic, *partition, marker, now);
         // A partition that is gone has nothing to end; later epochs than this coordinator's own there are none.

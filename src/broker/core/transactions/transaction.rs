@@ -63,12 +63,14 @@ pub(super) struct Transaction {
     pub(super) state: State,
     /// When the transaction began, or the one before if none goes on.
     pub(super) started: Option<Instant>,
+    /// When something became of it last.
+    pub(super) updated: Instant,
     pub(super) parts: Parts,
 }
 
 impl Transaction {
     /// An id that nobody has used.
-    pub(super) fn new(producer_id: i64) -> Self {
+    pub(super) fn new(producer_id: i64, now: Instant) -> Self {
         Self {
             producer: Identity { id: producer_id, epoch: NONE },
             previous_id: i64::from(NONE),
@@ -76,6 +78,7 @@ impl Transaction {
             timeout: Duration::ZERO,
             state: State::Empty,
             started: None,
+            updated: now,
             parts: Parts::default(),
         }
     }
@@ -92,25 +95,26 @@ impl Transaction {
     pub(super) fn renew(
         &mut self,
         expected: Option<Identity>,
-        timeout: Duration,
+        (timeout, now): (Duration, Instant),
         new_id: impl FnOnce() -> i64,
     ) -> Result<(), ResponseError> {
-        let now = self.producer;
+        let before = self.producer;
         let asked = expected.map(|expected| expected.epoch);
-        if asked.is_none_or(|epoch| now.epoch == NONE || epoch == now.epoch) {
-            self.last_epoch = if asked.is_some() { now.epoch } else { NONE };
-            self.producer = if now.epoch >= LAST_EPOCH {
+        if asked.is_none_or(|epoch| before.epoch == NONE || epoch == before.epoch) {
+            self.last_epoch = if asked.is_some() { before.epoch } else { NONE };
+            self.producer = if before.epoch >= LAST_EPOCH {
                 Identity { id: new_id(), epoch: 0 }
             } else {
-                Identity { id: now.id, epoch: now.epoch + 1 }
+                Identity { id: before.id, epoch: before.epoch + 1 }
             };
-            self.previous_id = now.id;
+            self.previous_id = before.id;
         } else if asked != Some(self.last_epoch) {
             return Err(ResponseError::ProducerFenced);
         }
         self.timeout = timeout;
         self.state = State::Empty;
         self.started = None;
+        self.updated = now;
         Ok(())
     }
 
@@ -137,6 +141,7 @@ impl Transaction {
             self.state = State::Ongoing;
             self.started = Some(now);
         }
+        self.updated = now;
         &mut self.parts
     }
 
@@ -151,7 +156,8 @@ impl Transaction {
 
     /// The transaction is over; whom it was about, to be told.
     #[must_use]
-    pub(super) fn end(&mut self, commit: bool) -> Parts {
+    pub(super) fn end(&mut self, commit: bool, now: Instant) -> Parts {
+        self.updated = now;
         self.state = if commit { State::CompleteCommit } else { State::CompleteAbort };
         std::mem::take(&mut self.parts)
     }

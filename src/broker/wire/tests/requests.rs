@@ -7,7 +7,6 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::{
     messages::{ApiKey, RequestKind, ResponseHeader, ResponseKind},
     protocol::Decodable as _,
-    records::{Compression, Record, RecordBatchEncoder, RecordEncodeOptions, TimestampType},
 };
 use proptest::prelude::*;
 
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::{
     broker::{
-        core::{Broker, BrokerOptions, ConnectionId, Effect, Request},
+        core::{Broker, BrokerOptions, ConnectionId, Effect, Request, sample::Sample},
         wire::codec,
     },
     clock::Instant,
@@ -102,25 +101,9 @@ fn invented(api: ApiKey, version: i16, inventor: &mut Inventor<'_>) -> Option<Re
 
 /// A batch of one record, of nobody or of the first producer.
 fn batch(producer_id: i64, sequence: i32) -> Bytes {
-    let record = Record {
-        transactional: producer_id == 1,
-        control: false,
-        delete_horizon: false,
-        partition_leader_epoch: -1,
-        producer_id,
-        producer_epoch: if producer_id < 0 { -1 } else { 0 },
-        timestamp_type: TimestampType::Creation,
-        offset: 0,
-        sequence,
-        timestamp: 1_700_000_000_000,
-        key: Some(Bytes::from_static(b"k")),
-        value: Some(Bytes::from_static(b"v")),
-        headers: Default::default(),
-    };
-    let mut bytes = BytesMut::new();
-    let options = RecordEncodeOptions { version: 2, compression: Compression::None };
-    RecordBatchEncoder::encode(&mut bytes, [&record], &options).unwrap();
-    bytes.freeze()
+    let sample = Sample::new(&[(Some("k"), Some("v"))]);
+    let sample = if producer_id < 0 { sample } else { sample.by(producer_id, 0, sequence) };
+    if producer_id == 1 { sample.transactional() } else { sample }.encode()
 }
 
 /// A broker with its clients.

@@ -105,7 +105,7 @@ impl History {
 
     fn caller(&mut self, version: i16) -> Caller {
         self.next += 1;
-        Caller { ticket: Ticket(self.next), version, client_id: text("c") }
+        Caller { ticket: Ticket(self.next), version, client_id: text("c"), client_host: text("/h") }
     }
 
     pub(super) fn join(&mut self, member: &str, join: &Join) -> Ticket {

@@ -34,7 +34,7 @@ fn commit((member, generation): (&str, i32), partition: i32, offset: i64, note: 
 
 impl History {
     /// Commits as a member of a generation.
-    fn commit(&mut self, who: (&str, i32), partition: i32, offset: i64, note: &str) -> i16 {
+    pub(super) fn commit(&mut self, who: (&str, i32), partition: i32, offset: i64, note: &str) -> i16 {
         self.send(9, &commit(who, partition, offset, note))
     }
 
@@ -43,7 +43,7 @@ impl History {
         response.topics[0].partitions[0].error_code
     }
 
-    fn commit_in_transaction(&mut self, producer: i64, member: &str, generation: i32, offset: i64) -> i16 {
+    pub(super) fn commit_in_transaction(&mut self, producer: i64, member: &str, generation: i32, offset: i64) -> i16 {
         let partition = TxnOffsetCommitRequestPartition::default().with_committed_offset(offset);
         let request = TxnOffsetCommitRequest::default()
             .with_group_id(group())
@@ -53,7 +53,7 @@ impl History {
             .with_topics(vec![
                 TxnOffsetCommitRequestTopic::default().with_name(topic("t")).with_partitions(vec![partition]),
             ]);
-        let response = self.call(|groups, _, _| groups.commit_in_transaction(&request, Ok(()), &exists));
+        let response = self.call(|groups, now, _| groups.commit_in_transaction(&request, Ok(()), &exists, now));
         response.topics[0].partitions[0].error_code
     }
 
@@ -68,7 +68,7 @@ impl History {
         (found.committed_offset, found.metadata.as_deref().unwrap().to_owned(), found.error_code)
     }
 
-    fn offset(&self) -> i64 {
+    pub(super) fn offset(&self) -> i64 {
         self.committed(false).0
     }
 

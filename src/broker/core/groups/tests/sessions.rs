@@ -66,6 +66,7 @@ fn newcomer_that_waits_for_five_minutes_is_told_to_ask_again() {
         ticket: crate::broker::core::Ticket(1_000),
         version: 9,
         client_id: super::history::text("c"),
+        client_host: super::history::text("/h"),
     };
     h.call(|groups, now, answers| groups.join(&caller, &slow, now, answers));
     h.sync(&old, 2, &[]);

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use bytes::{Bytes, BytesMut};
-use indexmap::IndexMap;
 use kafka_protocol::{
     messages::{
         AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiKey, CreateTopicsRequest, EndTxnRequest, FetchRequest,
@@ -17,14 +15,11 @@ use kafka_protocol::{
         txn_offset_commit_request::{TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic},
     },
     protocol::{Request as Message, StrBytes},
-    records::{
-        Compression, NO_PARTITION_LEADER_EPOCH, Record, RecordBatchDecoder, RecordBatchEncoder, RecordEncodeOptions,
-        TimestampType,
-    },
+    records::RecordBatchDecoder,
 };
 
 use crate::{
-    broker::core::{Broker, BrokerOptions, ConnectionId, Effect, Request},
+    broker::core::{Broker, BrokerOptions, ConnectionId, Effect, Request, sample::Sample},
     clock::Instant,
 };
 
@@ -139,25 +134,8 @@ impl Cluster {
         partition: i32,
         (sequence, value): (i32, &str),
     ) -> i16 {
-        let record = Record {
-            transactional: true,
-            control: false,
-            delete_horizon: false,
-            partition_leader_epoch: NO_PARTITION_LEADER_EPOCH,
-            producer_id,
-            producer_epoch,
-            timestamp_type: TimestampType::Creation,
-            offset: 0,
-            sequence,
-            timestamp: 0,
-            key: None,
-            value: Some(Bytes::from(value.to_owned())),
-            headers: IndexMap::new(),
-        };
-        let mut batch = BytesMut::new();
-        let options = RecordEncodeOptions { version: 2, compression: Compression::None };
-        RecordBatchEncoder::encode(&mut batch, [&record], &options).unwrap();
-        let partition = PartitionProduceData::default().with_index(partition).with_records(Some(batch.freeze()));
+        let batch = Sample::values(&[value]).by(producer_id, producer_epoch, sequence).transactional().at(0).encode();
+        let partition = PartitionProduceData::default().with_index(partition).with_records(Some(batch));
         let request = ProduceRequest::default()
             .with_acks(-1)
             .with_transactional_id(Some(id(name)))

@@ -8,9 +8,13 @@ use kafka_protocol::{
 };
 
 use super::{
-    super::transaction::{Identity, Transaction},
+    super::{
+        TransactionOptions,
+        transaction::{Identity, Transaction},
+    },
     cluster::{Cluster, TIMEOUT, id},
 };
+use crate::clock::Instant;
 
 const FENCED: i16 = ResponseError::ProducerFenced.code();
 const CONCURRENT: i16 = ResponseError::ConcurrentTransactions.code();
@@ -88,30 +92,30 @@ fn producer_asks_for_its_own_next_epoch_and_is_given_it_again_if_it_asks_again()
 
 #[test]
 fn epochs_that_are_used_up_bring_a_new_producer_id() {
-    let mut transaction = Transaction::new(7);
+    let mut transaction = Transaction::new(7, Instant::ZERO);
     for _ in 0..=i16::MAX - 1 {
-        transaction.renew(None, TIMEOUT, || panic!("there are epochs left")).unwrap();
+        transaction.renew(None, (TIMEOUT, Instant::ZERO), || panic!("there are epochs left")).unwrap();
     }
     let last = transaction.producer;
     assert_eq!(last, Identity { id: 7, epoch: i16::MAX - 1 });
-    transaction.renew(Some(last), TIMEOUT, || 8).unwrap();
+    transaction.renew(Some(last), (TIMEOUT, Instant::ZERO), || 8).unwrap();
     assert_eq!(transaction.producer, Identity { id: 8, epoch: 0 });
     assert!(transaction.knows(last), "it may have lost the response");
-    transaction.renew(Some(last), TIMEOUT, || 9).unwrap();
+    transaction.renew(Some(last), (TIMEOUT, Instant::ZERO), || 9).unwrap();
     assert_eq!(transaction.producer, Identity { id: 8, epoch: 0 });
     assert!(!transaction.knows(Identity { id: 7, epoch: 3 }));
 }
 
 #[test]
 fn producer_of_the_last_epoch_can_be_fenced() {
-    let mut transaction = Transaction::new(7);
+    let mut transaction = Transaction::new(7, Instant::ZERO);
     for _ in 0..=i16::MAX - 1 {
-        transaction.renew(None, TIMEOUT, || 8).unwrap();
+        transaction.renew(None, (TIMEOUT, Instant::ZERO), || 8).unwrap();
     }
     let last = transaction.producer;
     transaction.fence();
     assert!(transaction.validate(last).is_err());
-    transaction.renew(None, TIMEOUT, || 8).unwrap();
+    transaction.renew(None, (TIMEOUT, Instant::ZERO), || 8).unwrap();
     assert_eq!(transaction.producer, Identity { id: 8, epoch: 0 });
 }
 
@@ -136,4 +140,19 @@ fn producer_without_a_transaction_may_take_its_time() {
     let idle = c.init("a", None).unwrap();
     c.pass(TIMEOUT * 100);
     assert_eq!(c.add("a", idle, 0), 0);
+}
+
+#[test]
+fn an_id_that_nobody_uses_is_forgotten_in_time() {
+    let mut c = Cluster::new();
+    let TransactionOptions { id_expiration, id_expiration_check_interval, .. } = TransactionOptions::default();
+    let idle = c.init("a", None).unwrap();
+    c.pass(id_expiration / 2);
+    assert_eq!((c.add("a", idle, 0), c.end("a", idle, true)), (0, 0));
+    c.pass(id_expiration - id_expiration_check_interval);
+    assert_eq!(c.init("b", None).map(|(_, epoch)| epoch), Ok(0));
+    assert_eq!((c.add("a", idle, 0), c.end("a", idle, true)), (0, 0), "it is in use");
+    c.pass(id_expiration + id_expiration_check_interval);
+    assert_eq!(c.add("a", idle, 0), ResponseError::InvalidProducerIdMapping.code());
+    assert_eq!(c.init("b", None).map(|(_, epoch)| epoch), Ok(0), "it begins anew");
 }

@@ -1,7 +1,6 @@
-//! What tests of logs are made of: batches by another encoder than ours, and requests.
+//! What tests of logs are made of: logs with a topic, and requests to them.
 
-use bytes::{Bytes, BytesMut};
-use indexmap::IndexMap;
+use bytes::Bytes;
 use kafka_protocol::{
     messages::{
         CreateTopicsRequest, FetchRequest, ProduceRequest, RequestKind, ResponseKind, TopicName, TransactionalId,
@@ -12,94 +11,24 @@ use kafka_protocol::{
         produce_response::PartitionProduceResponse,
     },
     protocol::StrBytes,
-    records::{
-        Compression, NO_PARTITION_LEADER_EPOCH, Record, RecordBatchDecoder, RecordBatchEncoder, RecordEncodeOptions,
-        TimestampType,
-    },
+    records::{Record, RecordBatchDecoder},
 };
+
+pub(super) use crate::broker::core::sample::Sample;
 
 use super::{LogOptions, Logs, Marker, OpenTransactions, TransactionalWrite, topics::named};
 use crate::{
     broker::core::{
         BrokerOptions,
         request::{Answers, Reply, Ticket},
+        sample::DATED_MS,
     },
     clock::Instant,
 };
 
 /// The wall clock of tests when their time begins.
-pub(super) const EPOCH_MS: i64 = 1_000_000_000_000;
+pub(super) const EPOCH_MS: i64 = DATED_MS;
 pub(super) const TOPIC: &str = "t";
-
-/// A batch as a client makes it.
-#[derive(Clone, Debug)]
-pub(super) struct Sample {
-    pub(super) records: Vec<(Option<String>, Option<String>)>,
-    /// Id, epoch, first sequence.
-    pub(super) producer: Option<(i64, i16, i32)>,
-    pub(super) transactional: bool,
-    pub(super) codec: Compression,
-    /// Of the first record; each one after it is a millisecond later.
-    pub(super) timestamp: i64,
-}
-
-impl Sample {
-    pub(super) fn new(records: &[(Option<&str>, Option<&str>)]) -> Self {
-        let owned = |text: &Option<&str>| text.map(str::to_owned);
-        Self {
-            records: records.iter().map(|(key, value)| (owned(key), owned(value))).collect(),
-            producer: None,
-            transactional: false,
-            codec: Compression::None,
-            timestamp: EPOCH_MS,
-        }
-    }
-
-    /// Records without keys.
-    pub(super) fn values(values: &[&str]) -> Self {
-        Self::new(&values.iter().map(|value| (None, Some(*value))).collect::<Vec<_>>())
-    }
-
-    pub(super) fn by(self, id: i64, epoch: i16, sequence: i32) -> Self {
-        Self { producer: Some((id, epoch, sequence)), ..self }
-    }
-
-    pub(super) fn transactional(self) -> Self {
-        Self { transactional: true, ..self }
-    }
-
-    pub(super) fn packed(self, codec: Compression) -> Self {
-        Self { codec, ..self }
-    }
-
-    pub(super) fn at(self, timestamp: i64) -> Self {
-        Self { timestamp, ..self }
-    }
-
-    pub(super) fn encode(&self) -> Bytes {
-        let (producer_id, producer_epoch, first) = self.producer.unwrap_or((-1, -1, -1));
-        let bytes = |text: &Option<String>| text.as_ref().map(|text| Bytes::from(text.clone()));
-        let records = (0..).zip(&self.records).map(|(offset, (key, value))| Record {
-            transactional: self.transactional,
-            control: false,
-            delete_horizon: false,
-            partition_leader_epoch: NO_PARTITION_LEADER_EPOCH,
-            producer_id,
-            producer_epoch,
-            timestamp_type: TimestampType::Creation,
-            offset,
-            sequence: first.wrapping_add(i32::try_from(offset).unwrap()),
-            timestamp: self.timestamp + offset,
-            key: bytes(key),
-            value: bytes(value),
-            headers: IndexMap::new(),
-        });
-        let mut encoded = BytesMut::new();
-        let options = RecordEncodeOptions { version: 2, compression: self.codec };
-        RecordBatchEncoder::encode(&mut encoded, &records.collect::<Vec<_>>(), &options).unwrap();
-        encoded.freeze()
-    }
-}
 
 /// The records of batches as a client reads them.
 pub(super) fn decode(records: &Bytes) -> Vec<Record> {
