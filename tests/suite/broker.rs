@@ -12,7 +12,14 @@ use nix::{
 };
 
 /// A broker that ends with the test.
-struct Started(Child);
+pub struct Started(Child);
+
+impl Started {
+    /// Of its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Started {
     fn drop(&mut self) {
@@ -27,7 +34,8 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-fn start(arguments: &[&str]) -> (Started, SocketAddr) {
+/// Starts one; returns where it listens.
+pub fn start(arguments: &[&str]) -> (Started, SocketAddr) {
     let mut broker = Started(command(arguments).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(broker.0.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -7,6 +7,7 @@
 mod broker;
 mod cli;
 mod demo;
+mod hostile;
 mod layering;
 mod sim;
 mod symptoms;

@@ -17,7 +17,7 @@ use super::{
     inbound::{Inbound, InboundError},
     limits::{Budget, FREE, Limits, Room},
 };
-use crate::broker::core::{ConnectionId, Response};
+use crate::broker::core::{ConnectionId, Request, Response};
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -66,13 +66,14 @@ impl Connection {
             let frame = self.inbound.frame().await?;
             let request = codec::decode(self.id, &frame.bytes)?;
             let answered = !matches!(&request.body, RequestKind::Produce(produce) if produce.acks == 0);
+            let read = Read::of(&request);
             drop(frame.bytes);
             self.hub.ask(request);
             if answered {
                 let response = self.response().await?;
                 // The request's room first: it may be what the response needs.
                 drop(frame.room);
-                self.answer(response).await?;
+                self.answer(response, read).await?;
             } else if self.told.try_recv().is_ok() {
                 return Err(End::Refused);
             }
@@ -92,11 +93,15 @@ impl Connection {
         }
     }
 
-    async fn answer(&mut self, response: Response) -> Result<(), End> {
+    async fn answer(&mut self, mut response: Response, read: Option<Read>) -> Result<(), End> {
         let mut room = Room::default();
         let size = records(&response);
-        if size > FREE {
+        if size > FREE && !self.budget.try_enlarge(&mut room, size) {
+            // What waits for room may not take it meanwhile: it is forgotten, and read again once there is some.
+            drop(response);
             self.budget.enlarge(&mut room, size).await;
+            self.hub.ask(read.ok_or(End::Refused)?.again(size));
+            response = self.response().await?;
         }
         let frame = codec::encode(response)?;
         self.write(frame).await
@@ -112,6 +117,26 @@ impl Connection {
             }
         }
         Ok(())
+    }
+}
+
+/// A request that reads records, which is all that has a large response: it may be asked again.
+#[derive(Debug)]
+struct Read(Request);
+
+impl Read {
+    fn of(request: &Request) -> Option<Self> {
+        matches!(request.body, RequestKind::Fetch(_)).then(|| Self(request.clone()))
+    }
+
+    /// For what there is now, up to so many bytes: as Kafka has it, a first batch that is larger comes whole.
+    fn again(self, bytes: usize) -> Request {
+        let Self(mut request) = self;
+        if let RequestKind::Fetch(fetch) = &mut request.body {
+            fetch.max_wait_ms = 0;
+            fetch.max_bytes = fetch.max_bytes.min(i32::try_from(bytes).unwrap_or(i32::MAX));
+        }
+        request
     }
 }
 

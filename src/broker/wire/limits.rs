@@ -60,12 +60,27 @@ impl Budget {
 
     /// Waits until there is room for `bytes` more; a claim larger than everything has everything.
     pub(super) async fn enlarge(&self, room: &mut Room, bytes: usize) {
-        let units = u32::try_from(bytes.div_ceil(UNIT).min(self.whole)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&self.units).acquire_many_owned(units).await else { return };
-        match &mut room.permit {
+        let Ok(permit) = Arc::clone(&self.units).acquire_many_owned(self.units_of(bytes)).await else { return };
+        room.add(permit);
+    }
+
+    /// Room for `bytes` more, if there is.
+    pub(super) fn try_enlarge(&self, room: &mut Room, bytes: usize) -> bool {
+        let permit = Arc::clone(&self.units).try_acquire_many_owned(self.units_of(bytes));
+        permit.map(|permit| room.add(permit)).is_ok()
+    }
+
+    fn units_of(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT).min(self.whole)).unwrap_or(u32::MAX)
+    }
+}
+
+impl Room {
+    fn add(&mut self, permit: OwnedSemaphorePermit) {
+        match &mut self.permit {
             Some(held) => held.merge(permit),
-            None => room.permit = Some(permit),
+            None => self.permit = Some(permit),
         }
     }
 }

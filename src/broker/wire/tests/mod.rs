@@ -12,7 +12,12 @@ use std::{
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kafka_protocol::{
-    messages::{ApiKey, ApiVersionsRequest, RequestHeader, RequestKind, ResponseHeader, ResponseKind},
+    messages::{
+        ApiKey, ApiVersionsRequest, FetchRequest, ProduceRequest, RequestHeader, RequestKind, ResponseHeader,
+        ResponseKind, TopicName,
+        fetch_request::{FetchPartition, FetchTopic},
+        produce_request::{PartitionProduceData, TopicProduceData},
+    },
     protocol::{Decodable as _, Encodable as _, StrBytes},
 };
 use tokio::sync::oneshot;
@@ -21,7 +26,7 @@ use super::{
     Limits, Server, ServerError, ServerOptions, TopicSpec,
     codec::{self, CodecError},
 };
-use crate::broker::core::{BrokerOptions, ConnectionId};
+use crate::broker::core::{BrokerOptions, ConnectionId, sample::Sample};
 
 /// Longer than any answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,7 +45,11 @@ fn options(limits: Limits) -> ServerOptions {
 
 impl Served {
     fn start(limits: Limits) -> Self {
-        let server = Server::bind(options(limits)).unwrap();
+        Self::run(options(limits))
+    }
+
+    fn run(options: ServerOptions) -> Self {
+        let server = Server::bind(options).unwrap();
         let address = server.address();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -258,6 +267,56 @@ fn announced_bytes_take_no_room() {
     client.write_all(&request(ApiKey::ApiVersions, 3, 4, &RequestKind::ApiVersions(body))).unwrap();
     assert_eq!(answer(&mut client, ApiKey::ApiVersions, 3).0, 4);
     drop(silent);
+}
+
+/// Who has to wait for room has what it asked for when there is some.
+#[test]
+fn a_response_for_which_there_is_no_room_is_read_again() {
+    const ROOM: usize = 1 << 20;
+    let mut options = options(Limits { frame: ROOM, in_flight: ROOM, ..Limits::default() });
+    options.topics = vec!["words".parse().unwrap()];
+    let server = Served::run(options);
+    let mut writer = server.connect();
+    let value = "x".repeat(ROOM / 2);
+    for correlation in 0..16 {
+        writer.write_all(&produced(correlation, &value)).unwrap();
+        let (_, ResponseKind::Produce(answer)) = answer(&mut writer, ApiKey::Produce, 9) else { panic!() };
+        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    }
+    // More than the kernel takes for one that does not read, and more than there is room for.
+    let mut readers: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for (correlation, reader) in (0..).zip(&mut readers) {
+        reader.write_all(&fetched(correlation)).unwrap();
+    }
+    server.is_well();
+    for (correlation, reader) in (0..).zip(&mut readers) {
+        let (asked, ResponseKind::Fetch(answer)) = answer(reader, ApiKey::Fetch, 11) else { panic!() };
+        let partition = &answer.responses[0].partitions[0];
+        let read = partition.records.as_ref().map_or(0, Bytes::len);
+        assert_eq!((asked, partition.error_code, partition.high_watermark), (correlation, 0, 16));
+        assert!(read > 15 * value.len(), "{read} bytes");
+    }
+}
+
+/// A request that writes a record.
+fn produced(correlation: i32, value: &str) -> Bytes {
+    let batch = Sample::values(&[value]).at(0).encode();
+    let partition = PartitionProduceData::default().with_records(Some(batch));
+    let data = TopicProduceData::default().with_name(words()).with_partition_data(vec![partition]);
+    let body = ProduceRequest::default().with_acks(-1).with_timeout_ms(1_000).with_topic_data(vec![data]);
+    request(ApiKey::Produce, 9, correlation, &RequestKind::Produce(body))
+}
+
+/// A request that reads everything.
+fn fetched(correlation: i32) -> Bytes {
+    let partition = FetchPartition::default().with_current_leader_epoch(-1).with_partition_max_bytes(i32::MAX);
+    let topic = FetchTopic::default().with_topic(words()).with_partitions(vec![partition]);
+    let body = FetchRequest::default().with_replica_id((-1).into()).with_max_bytes(i32::MAX).with_session_epoch(-1);
+    request(ApiKey::Fetch, 11, correlation, &RequestKind::Fetch(body.with_topics(vec![topic])))
+}
+
+fn words() -> TopicName {
+    TopicName(StrBytes::from_static_str("words"))
 }
 
 #[test]
