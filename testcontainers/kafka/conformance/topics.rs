@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rdkafka::{
     Message, Offset, TopicPartitionList,
-    admin::{AlterConfig, ConfigSource, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication},
+    admin::{AlterConfig, ConfigSource, NewTopic, ResourceSpecifier, TopicReplication},
     consumer::Consumer,
     error::KafkaError,
     producer::{BaseProducer, BaseRecord, Producer},
@@ -109,11 +109,7 @@ fn partitions_that_are_added_are_found_and_read(broker: &Broker) {
     let topic = broker.topic("grows", 1, &[]);
     let member = Member::join(broker, &broker.unique("group"), &topic, &[]);
     settle(&[&member], "it has the only one", || member.owns().len() == 1);
-    let grow = |partitions| {
-        let wanted = NewPartitions::new(&topic, partitions);
-        let results = broker.administer(async |admin, options| admin.create_partitions([&wanted], options).await);
-        results.into_iter().next().unwrap().map(|_| ()).map_err(|(_, code)| code)
-    };
+    let grow = |partitions| broker.grow(&topic, partitions);
     assert_eq!(grow(3), Ok(()));
     assert_eq!(grow(3), Err(RDKafkaErrorCode::InvalidPartitions));
     assert_eq!(grow(2), Err(RDKafkaErrorCode::InvalidPartitions));
