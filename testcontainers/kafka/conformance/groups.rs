@@ -24,8 +24,6 @@ pub fn trials() -> Vec<Trial> {
     both!(
         three_members_of_a_cooperative_group_join_and_leave_and_keep_what_they_can,
         three_members_of_an_eager_group_join_and_leave,
-        a_static_member_that_is_back_in_time_has_its_partitions_and_disturbs_nobody,
-        a_static_member_that_stays_away_loses_its_partitions,
         a_member_that_is_silent_is_expelled,
         a_member_of_another_protocol_is_refused,
         groups_are_listed_and_described,
@@ -91,11 +89,11 @@ impl Member {
         list.elements().iter().map(|element| element.partition()).collect()
     }
 
-    fn revoked(&self) -> Vec<i32> {
+    pub fn revoked(&self) -> Vec<i32> {
         std::mem::take(&mut *self.heard.revoked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn assignments(&self) -> usize {
+    pub fn assignments(&self) -> usize {
         self.heard.assigned.load(Ordering::Relaxed)
     }
 
@@ -127,7 +125,7 @@ pub fn settle(members: &[&Member], what: &str, mut holds: impl FnMut() -> bool) 
 }
 
 /// Each partition has exactly one owner, and the numbers of partitions are these.
-fn shared_as(members: &[&Member], sizes: &[usize], partitions: i32) -> bool {
+pub fn shared_as(members: &[&Member], sizes: &[usize], partitions: i32) -> bool {
     let owned: Vec<_> = members.iter().map(|member| member.owns()).collect();
     let all: Vec<_> = owned.iter().flatten().copied().collect();
     owned.iter().map(BTreeSet::len).eq(sizes.iter().copied())
@@ -169,36 +167,6 @@ fn three_members_of_an_eager_group_join_and_leave(broker: &Broker) {
     assert_eq!((first.revoked().len(), second.revoked().len()), (3, 3), "all is revoked");
     second.leave();
     settle(&[&first, &third], "two have three each", || shared_as(&[&first, &third], &[3, 3], 6));
-}
-
-fn a_static_member_that_is_back_in_time_has_its_partitions_and_disturbs_nobody(broker: &Broker) {
-    let topic = broker.topic("static", 4, &[]);
-    let group = broker.unique("group");
-    let join = |instance| Member::join(broker, &group, &topic, &[("group.instance.id", instance)]);
-    let (first, second) = (join("a"), join("b"));
-    settle(&[&first, &second], "two have two each", || shared_as(&[&first, &second], &[2, 2], 4));
-    let (before, assignments) = (first.owns(), second.assignments());
-    second.revoked();
-    // A static member leaves without a word.
-    first.leave();
-    let first = join("a");
-    settle(&[&first, &second], "it has what it had", || first.owns() == before);
-    assert_eq!((second.assignments(), second.revoked()), (assignments, vec![]), "the other has heard nothing");
-}
-
-fn a_static_member_that_stays_away_loses_its_partitions(broker: &Broker) {
-    let topic = broker.topic("static-away", 4, &[]);
-    let group = broker.unique("group");
-    let join = |instance| {
-        let properties = [("group.instance.id", instance), ("session.timeout.ms", "1500")];
-        Member::join(broker, &group, &topic, &properties)
-    };
-    let (first, second) = (join("a"), join("b"));
-    settle(&[&first, &second], "two have two each", || shared_as(&[&first, &second], &[2, 2], 4));
-    first.leave();
-    settle(&[&second], "the other has all", || second.owns().len() == 4);
-    let first = join("a");
-    settle(&[&first, &second], "two have two each", || shared_as(&[&first, &second], &[2, 2], 4));
 }
 
 /// Without a client, whose thread would go on to send heartbeats.

@@ -1,10 +1,17 @@
 //! A batch that is sent again is written once.
 
+use kafka_protocol::messages::ApiKey;
 use libtest_mimic::Trial;
-use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::{
+    config::ClientConfig,
+    producer::{BaseProducer, BaseRecord, Producer},
+    types::RDKafkaErrorCode,
+};
 
 use super::{
-    both, values,
+    PATIENCE, both,
+    proxy::Proxy,
+    values,
     wire::{Wire, Writer, batch},
 };
 use crate::broker::{Broker, Isolation};
@@ -15,6 +22,8 @@ pub fn trials() -> Vec<Trial> {
         a_gap_in_the_sequence_is_refused,
         a_new_epoch_begins_its_sequence_anew_and_the_old_one_is_refused,
         producers_without_an_id_are_told_apart,
+        what_librdkafka_sends_again_after_a_lost_response_is_written_once,
+        what_librdkafka_sends_again_in_a_transaction_is_written_once,
     )
 }
 
@@ -76,6 +85,61 @@ fn producers_without_an_id_are_told_apart(broker: &Broker) {
     for (id, place) in ids.into_iter().zip(0..) {
         assert_eq!(offset(&mut wire, &topic, &batch(Writer { id, epoch: 0, sequence: 0 }, &["x"])), Ok(place));
     }
+}
+
+/// Every third response to a batch is lost, until ten are.
+fn every_third_batch(api: ApiKey, before: usize) -> bool {
+    api == ApiKey::Produce && before < 30 && before.is_multiple_of(3)
+}
+
+/// A producer behind a proxy, whose batches are small enough that many are on their way at a time.
+fn behind(proxy: &Proxy, properties: &[(&str, &str)]) -> BaseProducer {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", proxy.bootstrap())
+        .set("enable.idempotence", "true")
+        .set("batch.num.messages", "10")
+        .set("reconnect.backoff.ms", "10")
+        .set("retry.backoff.ms", "10")
+        .set("linger.ms", "1");
+    for (name, value) in properties {
+        config.set(*name, *value);
+    }
+    config.create().expect("a producer")
+}
+
+/// Writes 600 records and waits for their acknowledgements.
+fn write_all(producer: &BaseProducer, topic: &str) -> Vec<String> {
+    let sent: Vec<String> = (0..600).map(|n| n.to_string()).collect();
+    for value in &sent {
+        producer.send(BaseRecord::<(), str>::to(topic).partition(0).payload(value)).expect("room in the queue");
+    }
+    producer.flush(PATIENCE).expect("all are acknowledged");
+    sent
+}
+
+/// The connection breaks with the response, as it does when a broker dies: the client connects again and sends what it has
+/// no response to.
+fn what_librdkafka_sends_again_after_a_lost_response_is_written_once(broker: &Broker) {
+    let topic = broker.topic("lost", 1, &[]);
+    let proxy = Proxy::before(broker.bootstrap(), every_third_batch);
+    let sent = write_all(&behind(&proxy, &[]), &topic);
+    assert!(proxy.lost() >= 3, "only {} responses were lost", proxy.lost());
+    assert_eq!(values(broker, &topic, Isolation::ReadCommitted), sent);
+}
+
+fn what_librdkafka_sends_again_in_a_transaction_is_written_once(broker: &Broker) {
+    let topic = broker.topic("lost-transaction", 1, &[]);
+    let proxy = Proxy::before(broker.bootstrap(), |api, before| {
+        every_third_batch(api, before) || (matches!(api, ApiKey::EndTxn | ApiKey::AddPartitionsToTxn) && before == 0)
+    });
+    let producer = behind(&proxy, &[("transactional.id", &broker.unique("writer"))]);
+    producer.init_transactions(PATIENCE).expect("the coordinator knows it");
+    producer.begin_transaction().expect("a transaction");
+    let sent = write_all(&producer, &topic);
+    producer.commit_transaction(PATIENCE).expect("it is committed");
+    assert!(proxy.lost() >= 5, "only {} responses were lost", proxy.lost());
+    super::come(broker, &topic, &sent.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 /// Where a batch was written, or the error code.

@@ -4,13 +4,16 @@
 //! Trials go through librdkafka, a few through Kafka's own tools (`tools`), and where a client would hide what is asked
 //! about, through the protocol itself (`protocol`).
 
+mod bad_batches;
 mod fencing;
 mod groups;
 mod idempotence;
 mod isolation;
 mod offsets;
 mod protocol;
+mod proxy;
 mod records;
+mod statics;
 mod tools;
 mod topics;
 mod wire;
@@ -46,6 +49,7 @@ pub fn trials() -> Vec<Trial> {
     [
         // The longest first.
         topics::trials(),
+        statics::trials(),
         isolation::trials(),
         groups::trials(),
         tools::trials(),
@@ -54,6 +58,7 @@ pub fn trials() -> Vec<Trial> {
         idempotence::trials(),
         records::trials(),
         protocol::trials(),
+        bad_batches::trials(),
     ]
     .into_iter()
     .flatten()

@@ -152,6 +152,11 @@ impl Writer {
 
 /// A batch of these values.
 pub fn batch(writer: Writer, values: &[&str]) -> Bytes {
+    packed(Compression::None, writer, values)
+}
+
+/// A batch of these values, by this codec.
+pub fn packed(compression: Compression, writer: Writer, values: &[&str]) -> Bytes {
     let Writer { id: producer_id, epoch: producer_epoch, sequence } = writer;
     let records = values.iter().zip(0_i32..).map(|(value, place)| Record {
         transactional: false,
@@ -169,7 +174,7 @@ pub fn batch(writer: Writer, values: &[&str]) -> Bytes {
         headers: Default::default(),
     });
     let records: Vec<_> = records.collect();
-    let options = RecordEncodeOptions { version: 2, compression: Compression::None };
+    let options = RecordEncodeOptions { version: 2, compression };
     let mut bytes = BytesMut::new();
     RecordBatchEncoder::encode(&mut bytes, &records, &options).expect("a batch");
     bytes.freeze()
