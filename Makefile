@@ -14,8 +14,12 @@ PORT := 9092
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Tests want more of what they share with the program than the program does. Where they are built, the demo takes the program as
+# it was built with them, or it would wait until thirty crates are built once more without what it does not use.
+BUILT_WITH_TESTS = $(if $(wildcard $(CARGO_TARGET_DIR)/release/deps/libtestcontainers-*.rlib),--test suite)
+
 demo: setup-build ## Count 1,000,000 lines, kill it, audit it: its own broker, or KAFKA_BOOTSTRAP; leaves nothing behind
-	@cargo build $(CARGO_FLAGS) --bin stormglass
+	@cargo build $(CARGO_FLAGS) --bin stormglass $(BUILT_WITH_TESTS)
 	@testcontainers/demo.sh "$(CARGO_TARGET_DIR)/release/stormglass" "$(CARGO_TARGET_DIR)"
 
 test: setup ## Run all tests; without a broker those that need one are ignored, or fail if REQUIRE_KAFKA=1
