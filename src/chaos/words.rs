@@ -58,6 +58,7 @@ impl fmt::Display for Word {
 }
 
 /// A number in digits; `None` if it is none, or too large.
+#[inline]
 pub(super) fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let put = |number: u64, byte: &u8| {
         let digit = char::from(*byte).to_digit(radix)?;

@@ -2,7 +2,7 @@
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "help texts name configuration keys in brackets")]
 
-use std::{net::SocketAddr, path::PathBuf, sync::LazyLock};
+use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf, sync::LazyLock};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -429,9 +429,12 @@ pub struct Sim {
     /// The first seed: the same one makes the same run
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// How many seeds, one after the other
+    /// How many seeds
     #[arg(short = 'n', long, value_name = "M", default_value_t = 1)]
     pub count: u64,
+    /// Runs at a time; what is said is the same for any number [default: one a core]
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<NonZeroU16>,
     /// Print what happens
     #[arg(long)]
     pub trace: bool,

@@ -27,6 +27,7 @@ mod pipeline;
 mod progress;
 mod reset;
 mod run;
+mod seeds;
 pub mod signals;
 mod sim;
 mod state;

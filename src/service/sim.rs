@@ -1,11 +1,12 @@
 //! `sim`: runs of the simulation, each a seed's.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, num::NonZeroU16, thread::available_parallelism};
 
 use super::{
     cli::{self, Global},
     exit::{Cause, Failure, Outcome},
     output,
+    seeds::each,
 };
 use crate::{
     chaos::{RunOptions, Verdict, run, shrink},
@@ -20,32 +21,39 @@ pub(crate) fn sim(global: &Global, args: &cli::Sim) -> Outcome {
     let clock = Clock::system();
     let began = clock.now();
     let mut sum = Sum::default();
-    for seed in args.seed..args.seed.saturating_add(args.count) {
-        let options =
-            RunOptions { records: args.records, faults: args.faults, trace: args.trace, ..RunOptions::new(seed) };
-        let verdict = run(&options);
-        sum.add(&verdict);
-        if args.trace {
-            output::data(&verdict.log)?;
-        }
-        if verdict.failure.is_some() {
-            let options = RunOptions { trace: false, ..options };
+    let seeds = args.seed..args.seed.saturating_add(args.count);
+    let options =
+        |seed| RunOptions { records: args.records, faults: args.faults, trace: args.trace, ..RunOptions::new(seed) };
+    let jobs = args.jobs.unwrap_or_else(one_a_core);
+    each(
+        seeds,
+        jobs,
+        |seed| run(&options(seed)),
+        |seed, verdict| {
+            sum.add(&verdict);
+            if args.trace {
+                output::data(&verdict.log)?;
+            }
+            if verdict.failure.is_none() {
+                return Ok(());
+            }
             let faults = verdict.plan.len();
+            let options = RunOptions { trace: false, ..options(seed) };
             let short = if args.keep_plan { verdict } else { shrink(&options, verdict) };
             output::data(&failed(seed, faults, &short))?;
-            return Err(Failure::said(Cause::No));
-        }
-    }
+            Err(Failure::said(Cause::No))
+        },
+    )?;
     let seconds = (clock.now() - began).as_secs_f64();
     if global.json {
         return output::json(&serde_json::json!({
-            "runs": sum.runs, "seconds": seconds, "virtual_seconds": sum.virtual_seconds, "records": sum.arrived,
+            "runs": sum.runs, "seconds": seconds, "jobs": jobs, "virtual_seconds": sum.virtual_seconds, "records": sum.arrived,
             "duplicates": sum.again, "lives": sum.lives, "steps": sum.steps, "fingerprint": format!("{:016x}", sum.fingerprint),
         }));
     }
     output::data(&format!(
-        "{} runs without a failure in {seconds:.1} s ({:.0} a second): {:.0} s of virtual time, {} processes, {} outputs, \
-         {} of them repeats; fingerprint {:016x}\n",
+        "{} runs without a failure in {seconds:.1} s ({:.0} a second, {jobs} at a time): {:.0} s of virtual time, {} processes, \
+         {} outputs, {} of them repeats; fingerprint {:016x}\n",
         sum.runs,
         sum.runs as f64 / seconds.max(1e-9),
         sum.virtual_seconds,
@@ -54,6 +62,10 @@ pub(crate) fn sim(global: &Global, args: &cli::Sim) -> Outcome {
         sum.again,
         sum.fingerprint,
     ))
+}
+
+fn one_a_core() -> NonZeroU16 {
+    available_parallelism().ok().and_then(|cores| cores.try_into().ok()).unwrap_or(NonZeroU16::MIN)
 }
 
 /// What all runs came to.

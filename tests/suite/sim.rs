@@ -25,3 +25,15 @@ fn a_seed_has_the_same_log_in_every_process() {
     };
     assert_eq!(lines(&first), lines(&second));
 }
+
+#[test]
+fn runs_at_a_time_are_the_runs_one_by_one() {
+    let what_they_came_to = |jobs: &str| {
+        let output = sim(&["--seed", "40", "--count", "10", "--records", "300", "--jobs", jobs, "--trace"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (log, sum) = said.split_once("10 runs without a failure in ").expect(&said);
+        (log.to_owned(), sum.split_once(": ").expect(&said).1.to_owned())
+    };
+    let (one, three) = (what_they_came_to("1"), what_they_came_to("3"));
+    assert!(one.0.len() > 10_000 && one == three, "{} and {}", one.1, three.1);
+}

@@ -1,7 +1,7 @@
 //! Records on their way out: shared among partitions, numbered, sent one batch a partition at a time, and sent again with the
 //! same numbers until the broker has said what became of them (KIP-98).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kafka_protocol::{
     error::ResponseError as E,
@@ -52,6 +52,7 @@ pub(super) enum Delivery {
 /// A topic that is written.
 #[derive(Debug)]
 struct Topic {
+    name: Arc<str>,
     /// 0: not known yet.
     partitions: i32,
     /// Records that came before that was known.
@@ -61,8 +62,8 @@ struct Topic {
 }
 
 impl Topic {
-    const fn new(name: Arc<str>) -> Self {
-        Self { partitions: 0, unplaced: Queue::new(name), lanes: Vec::new() }
+    fn new(name: Arc<str>) -> Self {
+        Self { unplaced: Queue::new(Arc::clone(&name)), name, partitions: 0, lanes: Vec::new() }
     }
 
     /// Puts a record where it belongs. `spread` is moved by those that may go anywhere.
@@ -98,7 +99,8 @@ pub(super) struct Outbox {
     pub(super) link: Link,
     /// Producer id and epoch.
     pub(super) identity: Option<(i64, i16)>,
-    topics: BTreeMap<Arc<str>, Topic>,
+    /// By name.
+    topics: Vec<Topic>,
     asking: Option<Call>,
     ask_at: Instant,
     request: Option<Call>,
@@ -113,7 +115,7 @@ impl Outbox {
             host,
             options,
             identity: None,
-            topics: BTreeMap::new(),
+            topics: Vec::new(),
             asking: None,
             ask_at: Instant::ZERO,
             request: None,
@@ -134,7 +136,7 @@ impl Outbox {
         let until = self.host.now() + self.options.delivery_timeout;
         if taken > 0 {
             let (name, spread) = (batch.topic(), &mut self.spread);
-            let topic = self.topics.entry(Arc::clone(name)).or_insert_with(|| Topic::new(Arc::clone(name)));
+            let topic = topic_of(&mut self.topics, name);
             rows.iter().take(taken).for_each(|row| topic.place((batch, row), until, spread));
         }
         self.in_flight += taken;
@@ -145,8 +147,7 @@ impl Outbox {
     pub(super) fn know(&mut self, topics: &[Arc<str>]) -> bool {
         let mut known = true;
         for name in topics {
-            let topic = self.topics.entry(Arc::clone(name)).or_insert_with(|| Topic::new(Arc::clone(name)));
-            known &= topic.partitions > 0;
+            known &= topic_of(&mut self.topics, name).partitions > 0;
         }
         known
     }
@@ -167,7 +168,7 @@ impl Outbox {
             return;
         }
         let unknown: Vec<_> =
-            self.topics.iter().filter(|(_, topic)| topic.partitions == 0).map(|(name, _)| Arc::clone(name)).collect();
+            self.topics.iter().filter(|topic| topic.partitions == 0).map(|topic| Arc::clone(&topic.name)).collect();
         if !unknown.is_empty() && now >= self.ask_at && self.link.is_ready() {
             self.asking = Some(self.link.ask(METADATA, metadata::about(unknown).into(), PATIENCE));
         }
@@ -175,14 +176,14 @@ impl Outbox {
 
     /// A topic has so many partitions: what has waited for that is placed.
     fn found(&mut self, name: &str, partitions: i32) {
-        let Some(topic) = self.topics.get_mut(name) else { return };
+        let Some(topic) = self.topics.iter_mut().find(|topic| *topic.name == *name) else { return };
         topic.partitions = partitions;
         let unplaced = topic.unplaced.take();
         unplaced.each(|batch, row, until| topic.place((batch, row), until, &mut self.spread));
     }
 
     fn lanes(&self) -> impl Iterator<Item = (&Arc<str>, i32, &Lane)> {
-        self.topics.iter().flat_map(|(name, topic)| topic.lanes.iter().zip(0..).map(move |(lane, n)| (name, n, lane)))
+        self.topics.iter().flat_map(|topic| topic.lanes.iter().zip(0..).map(|(lane, n)| (&topic.name, n, lane)))
     }
 
     /// Partitions with records that the open transaction does not know of.
@@ -201,12 +202,13 @@ impl Outbox {
     }
 
     fn lane(&mut self, topic: &str, partition: i32) -> Option<&mut Lane> {
-        self.topics.get_mut(topic)?.lanes.get_mut(usize::try_from(partition).ok()?)
+        let topic = self.topics.iter_mut().find(|of| *of.name == *topic)?;
+        topic.lanes.get_mut(usize::try_from(partition).ok()?)
     }
 
     /// The next transaction knows of no partition.
     pub(super) fn forget_added(&mut self) {
-        self.topics.values_mut().flat_map(|topic| &mut topic.lanes).for_each(|lane| lane.added = false);
+        self.topics.iter_mut().flat_map(|topic| &mut topic.lanes).for_each(|lane| lane.added = false);
     }
 
     /// Hears what became of the request on its way, and sends the next.
@@ -231,14 +233,14 @@ impl Outbox {
         let transactional = self.options.transactional_id.is_some();
         let timestamp = self.options.epoch_ms + i64::try_from(now.nanos() / 1_000_000).unwrap_or(i64::MAX);
         let mut data = Vec::new();
-        for (name, topic) in &mut self.topics {
+        for topic in &mut self.topics {
             for (lane, partition) in topic.lanes.iter_mut().zip(0..) {
                 if now >= lane.not_before
                     && (lane.added || !transactional)
                     && let Some(bytes) = lane.request(identity, transactional, timestamp, self.options.request_records)
                 {
                     let part = PartitionProduceData::default().with_index(partition);
-                    data.push((&**name, part.with_records(Some(bytes))));
+                    data.push((&*topic.name, part.with_records(Some(bytes))));
                 }
             }
         }
@@ -281,7 +283,7 @@ impl Outbox {
     /// follow are not either, and the next records need another identity.
     fn give_up(&mut self, now: Instant, out: &mut Vec<Delivery>) {
         let late = |topic: &Topic| topic.unplaced.is_late(now) || topic.lanes.iter().any(|lane| lane.is_late(now));
-        if self.in_flight > 0 && self.topics.values().any(late) {
+        if self.in_flight > 0 && self.topics.iter().any(late) {
             self.drop_all(E::RequestTimedOut, out);
             self.identity = None;
         }
@@ -292,7 +294,7 @@ impl Outbox {
         self.request = None;
         self.in_flight = 0;
         let mut all = Vec::new();
-        for topic in self.topics.values_mut() {
+        for topic in &mut self.topics {
             topic.unplaced.drop_all(&mut all);
             topic.lanes.iter_mut().for_each(|lane| lane.drop_all(&mut all));
         }
@@ -303,6 +305,15 @@ impl Outbox {
         self.link.close();
         self.drop_all(E::RequestTimedOut, &mut Vec::new());
     }
+}
+
+/// The topic of a name, which begins to be known with this.
+fn topic_of<'a>(topics: &'a mut Vec<Topic>, name: &Arc<str>) -> &'a mut Topic {
+    let at = topics.partition_point(|topic| topic.name < *name);
+    if topics.get(at).is_none_or(|topic| topic.name != *name) {
+        topics.insert(at, Topic::new(Arc::clone(name)));
+    }
+    &mut topics[at]
 }
 
 /// Whether the same request may succeed later.
