@@ -95,6 +95,13 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// Whether a request may arrive after one that was sent later, over another connection.
+    pub(super) const fn holds_requests_back(&self) -> bool {
+        matches!(self, Self::Cut { .. } | Self::PauseBroker { .. })
+    }
+}
+
 /// A fault and when it comes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Planned {

@@ -187,8 +187,9 @@ impl Simulation {
             Slot { process: None, start_at, down: Duration::ZERO, stopping: false }
         };
         let substitutes = options.substitutes.clone();
+        let late = plan.iter().any(|planned| planned.fault.holds_requests_back());
         Self {
-            oracle: Oracle::new(network.clone(), stores),
+            oracle: Oracle::new(network.clone(), stores, late),
             setting: Setting { make, network, clock, epoch_ms: EPOCH_MS, metrics: Metrics::new("").ok(), substitutes },
             log,
             dice: Dice::new(options.seed, 4),

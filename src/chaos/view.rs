@@ -23,7 +23,7 @@ use super::{
 };
 
 /// What a group has committed for a partition.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Committed {
     /// Where to read on.
     pub(super) next: i64,

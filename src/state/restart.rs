@@ -80,11 +80,13 @@ fn with_state(position: &Position, start: &SourceStart) -> Result<u64, String> {
     }
 }
 
-/// The committed offset must lie between what was known as committed and the frontier of the state.
+/// The committed offset must lie between what was known as committed and the frontier of the state. Below, it can be one of
+/// our own that came late: a commit that was sent again over another connection, and has come from the first one when
+/// others had followed it. Then what lies between counts again, as it does after a crash; it is told before.
 fn between(number: u64, state: &SourcePosition, start: &SourceStart, found: &CommittedStart) -> Result<u64, String> {
     let place = place(start);
     let next = found.next;
-    if let Some(known) = state.committed.filter(|known| next < *known) {
+    if let Some(known) = state.committed.filter(|known| next < *known && found.commit.is_none()) {
         return Err(format!(
             "{place}: offset {next} is committed, but {known} was committed already when the state was written: the \
              offsets were moved back without the state, and what lies between would count twice. Commit {known} again, or: {RESET}"
@@ -278,8 +280,16 @@ mod tests {
         let state = state(&[("t", 0, Some(40), 50, 60), ("t", 1, Some(40), 50, 60)]);
         let back = Some((39, &[][..], None));
         insta::assert_snapshot!(refusal(Some(&state), &[found("t", 0, back), found("t", 1, back)]), @"t-0: offset 39 is committed, but 40 was committed already when the state was written: the offsets were moved back without the state, and what lies between would count twice. Commit 40 again, or: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together (1 more of the partitions cannot go on either.)");
-        let numbered = [found("t", 0, Some((50, &[], Some(9)))), found("t", 1, Some((0, &[], Some(9))))];
+        let numbered = [found("t", 0, Some((50, &[], Some(9)))), found("t", 1, Some((0, &[], None)))];
         assert!(refusal(Some(&state), &numbered).starts_with("t-1: offset 0 is committed, but 40"));
+    }
+
+    #[test]
+    fn a_commit_of_our_own_that_came_late_is_gone_on_from_and_counts_again() {
+        let state = state(&[("t", 0, Some(40), 50, 60)]);
+        let plan = |committed| plan_restart(Some(&state), &[found("t", 0, Some(committed))]);
+        assert_eq!(plan((30, &[(32, 35)], Some(5))), go(10, 27), "from 30 to 60, without 32, 33 and 34");
+        assert_eq!(plan((7, &[], Some(0))), go(10, 53), "where it began");
     }
 
     #[test]
