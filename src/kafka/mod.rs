@@ -83,6 +83,7 @@ mod tests;
 pub mod topics;
 pub mod transactions;
 mod trouble;
+mod unowned;
 mod version;
 
 pub use changelog::{ChangelogOptions, KafkaChangelog};

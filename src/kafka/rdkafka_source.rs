@@ -31,6 +31,7 @@ use super::{
     rdkafka::{Context, Happening, call_error, code_of, config, creation_error, kind_of, native, sentence},
     subscription::Subscription,
     trouble::{TroubleWatch, connection_error},
+    unowned::Unowned,
 };
 use crate::clock::Clock;
 
@@ -64,6 +65,8 @@ pub struct RdkafkaSource {
     paused: Vec<TopicPartition>,
     /// Events that came outside of a poll.
     early: Vec<SourceEvent>,
+    /// Of a static member.
+    unowned: Unowned,
     closed: bool,
 }
 
@@ -107,6 +110,7 @@ impl RdkafkaSource {
             restarting: Vec::new(),
             paused: Vec::new(),
             early: Vec::new(),
+            unowned: Unowned::default(),
             closed: false,
         })
     }
@@ -301,6 +305,7 @@ impl SourceClient for RdkafkaSource {
         self.serve(events)?;
         self.serve_commits(events);
         self.tell_assigned(events);
+        self.look_for_unowned();
         let wait = if events.len() > before { Duration::ZERO } else { max_wait };
         self.forward_again();
         let intake = &mut self.intake;

@@ -20,10 +20,14 @@ use crate::kafka::{
     },
     native::committed_metadata,
     rdkafka::call_error,
+    unowned::unowned,
 };
 
 /// How long one attempt to ask for committed offsets may take; it is repeated at the next poll.
 const ASK_COMMITTED: Duration = Duration::from_secs(5);
+
+/// How long each of the two questions may take whether partitions are nobody's.
+const ASK_MEMBERS: Duration = Duration::from_secs(1);
 
 /// What the group wants and the logic above has not answered yet.
 #[derive(Debug)]
@@ -117,7 +121,39 @@ impl RdkafkaSource {
             self.intake.move_to(partition, *position);
         }
         self.wishes.pop_front();
+        if self.options.instance.is_some() {
+            self.unowned.begin(self.clock.now());
+        }
         self.give(partitions.iter().map(|(partition, position)| (partition, place(*position))))
+    }
+
+    /// Joins the group anew if it has left partitions to nobody.
+    pub(super) fn look_for_unowned(&mut self) {
+        let now = self.clock.now();
+        if self.closed || !self.wishes.is_empty() || !self.unowned.is_due(now) {
+            return;
+        }
+        // What cannot be asked now is asked later; whoever reads hears of the trouble otherwise.
+        let seen = self.unowned_partitions().unwrap_or(None);
+        if self.unowned.saw(seen.clone(), self.options.session_timeout, now) {
+            tracing::info!(partitions = ?seen, "the group has left partitions to nobody: joining it anew");
+            // A static member leaves its group by this alone.
+            self.consumer.unsubscribe();
+            let names: Vec<&str> = self.options.topics.iter().map(String::as_str).collect();
+            if let Err(error) = self.consumer.subscribe(&names) {
+                tracing::error!(%error, "cannot subscribe again to {names:?}");
+            }
+        }
+    }
+
+    /// The partitions of the topics that no member has; `None`: the group is not stable.
+    fn unowned_partitions(&self) -> Result<Option<Vec<TopicPartition>>, ClientError> {
+        let failed = |error: &KafkaError| call_error(error, "members of the group", self.brokers());
+        let found = self.consumer.fetch_group_list(Some(&self.options.group), ASK_MEMBERS);
+        let found = found.map_err(|error| failed(&error))?;
+        let Some(group) = found.groups().iter().find(|group| group.state() == "Stable") else { return Ok(None) };
+        let all = self.subscription.partitions(self.consumer.client(), ASK_MEMBERS, self.brokers())?;
+        Ok(unowned(all, group.members().iter().filter_map(|member| member.assignment())))
     }
 
     /// Answers a [`Wish::Take`].

@@ -1,15 +1,19 @@
 //! Partitions that come and go.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use libtest_mimic::Trial;
 use stormglass::kafka::{
+    SourceOptions,
     client::{AssignmentEpoch, CommitOutcome, NextOffset, SourceClient as _, SourceEvent, TopicPartition},
     produce::{ProduceBatch, ProduceRecord},
     record::NO_TIMESTAMP,
 };
 
-use super::{PATIENCE, deliver, member::Member, partition, sink};
+use super::{PATIENCE, connection, deliver, member::Member, partition, sink};
 use crate::{
     broker::{Broker, Record},
     trials,
@@ -21,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         a_revoked_partition_can_be_committed_until_it_is_let_go,
         a_partition_that_leaves_while_it_is_paused_is_not_paused_when_it_comes_back,
         topics_by_pattern_are_found,
+        a_static_member_that_is_back_sees_to_partitions_that_nobody_reads,
     )
 }
 
@@ -136,4 +141,38 @@ fn topics_by_pattern_are_found(broker: &Broker) {
     let all = member.source.partitions(PATIENCE).unwrap();
     assert_eq!(all, [partition(&a, 0), partition(&a, 1), partition(&b, 0)]);
     member.until("all assigned", |m| m.ours.len() == 3);
+}
+
+/// What was added while it was away; and it goes on where it was.
+fn a_static_member_that_is_back_sees_to_partitions_that_nobody_reads(broker: &Broker) {
+    let topic = broker.topic("static", 2, &[]);
+    let group = broker.unique("group");
+    let join = || {
+        let mut options = SourceOptions::new(connection(broker), group.as_str(), vec![topic.clone()]);
+        options.instance = Some("0".to_owned());
+        options.session_timeout = Duration::from_secs(10);
+        Member::with(options)
+    };
+    broker.produce(&topic, (0..2).map(|n| Record { partition: Some(n), ..Record::from("before") }));
+    let both = [partition(&topic, 0), partition(&topic, 1)];
+    let commit = |member: &mut Member, next: i64| {
+        member.until("both ends", |m| both.iter().all(|p| m.ends.get(p) == Some(&NextOffset(next))));
+        for (p, token) in both.iter().zip(0..) {
+            assert_eq!(member.commit(p, next, "", token), CommitOutcome::Done);
+        }
+    };
+    let mut member = join();
+    commit(&mut member, 1);
+    drop(member);
+    broker.grow(&topic, 3).unwrap();
+    broker.produce(&topic, (0..3).map(|n| Record { partition: Some(n), ..Record::from("after") }));
+    let mut member = join();
+    member.until("it has what it had", |m| m.ours.len() == 2);
+    commit(&mut member, 2);
+    member.until("it has all", |m| m.ours.len() == 3);
+    let new = partition(&topic, 2);
+    member.until("the new one's end", |m| m.ends.get(&new) == Some(&NextOffset(1)));
+    assert_eq!(member.offsets[&new], [0]);
+    let found = |p| member.committed[p].as_ref().map(|committed| committed.next);
+    assert_eq!(both.each_ref().map(found), [Some(NextOffset(2)); 2]);
 }
