@@ -276,8 +276,14 @@ fn a_changed_compaction_policy_is_refused_until_it_is_set_back_as_told(broker: &
     changelog.close(STEP);
     let alter = |setting: &str| {
         let topic = app.topic(0);
-        let arguments = ["--alter", "--entity-type", "topics", "--entity-name", &topic, "--add-config", setting];
-        broker.tool("kafka-configs", &arguments);
+        let of_topic = ["--entity-type", "topics", "--entity-name", &topic];
+        broker.tool("kafka-configs", &[&of_topic[..], &["--alter", "--add-config", setting]].concat());
+        // The controller has it then; the broker hears of it a moment later.
+        eventually("the broker knows the setting", || {
+            broker
+                .tool("kafka-configs", &[&of_topic[..], &["--describe"]].concat())
+                .contains(&format!("{setting} sensitive"))
+        });
     };
     alter("cleanup.policy=delete");
     let told = app.refusal();
