@@ -124,6 +124,8 @@ impl Lane {
         if self.batch.is_empty() {
             return;
         }
+        // Room for as many as came this time: where few come, most of a full batch's memory would never be touched.
+        let rows = self.batch.len().next_power_of_two().min(rows);
         let fresh = outbox.fresh(self.batch.stream, self.batch.target, self.width, rows);
         outbox.note_emitted(self.batch.stream, self.batch.len() as u64);
         outbox.sealed.push(mem::replace(&mut self.batch, fresh));

@@ -120,7 +120,8 @@ impl Reading {
         Some(Found::End(NextOffset(end)))
     }
 
-    fn take(&mut self, data: &PartitionData, now: Instant) {
+    /// Takes what was fetched, into blocks of which `spare` has the memory.
+    fn take(&mut self, data: &PartitionData, now: Instant, spare: &mut Vec<RecordBlock>) {
         match error(data.error_code) {
             None => {}
             Some(E::OffsetOutOfRange) => return self.astray = Some(false),
@@ -130,15 +131,19 @@ impl Reading {
         let mut headers = Vec::new();
         let next = read(data, from, &mut |record| {
             record.headers(&mut headers);
-            self.push(record, &headers);
+            self.push(record, &headers, spare);
         });
         self.place = Place::At(next);
         self.end = Some(data.last_stable_offset.max(0)).filter(|end| next >= *end);
     }
 
-    fn push(&mut self, record: &records::Record<'_>, headers: &[u8]) {
+    fn push(&mut self, record: &records::Record<'_>, headers: &[u8], spare: &mut Vec<RecordBlock>) {
         if self.blocks.back().is_none_or(|block| block.len() >= BLOCK) {
-            self.blocks.push_back(RecordBlock::new(self.partition.clone(), self.epoch));
+            let (partition, epoch) = (self.partition.clone(), self.epoch);
+            self.blocks.push_back(match spare.pop() {
+                Some(block) => block.reuse(partition, epoch),
+                None => RecordBlock::new(partition, epoch),
+            });
         }
         if let Some(block) = self.blocks.back_mut() {
             block.push(Offset(record.offset), record.timestamp, record.key, record.value, headers);
@@ -165,6 +170,8 @@ pub(super) struct Fetcher {
     seeking: Option<Underway>,
     versions: u64,
     turn: usize,
+    /// Blocks that came back.
+    spare: Vec<RecordBlock>,
 }
 
 impl Fetcher {
@@ -178,6 +185,7 @@ impl Fetcher {
             seeking: None,
             versions: 0,
             turn: 0,
+            spare: Vec::new(),
         }
     }
 
@@ -248,8 +256,10 @@ impl Fetcher {
             for data in &topic.partitions {
                 let is_it = |p: &TopicPartition| p.partition == data.partition_index && *p.topic == *topic.topic.0;
                 let Some((partition, version)) = underway.asked.iter().find(|(p, _)| is_it(p)) else { continue };
-                if let Some(reading) = self.find(partition).filter(|reading| reading.version == *version) {
-                    reading.take(data, now);
+                let mut readings = self.readings.iter_mut();
+                let reading = readings.find(|reading| reading.partition == *partition && reading.version == *version);
+                if let Some(reading) = reading {
+                    reading.take(data, now, &mut self.spare);
                 }
             }
         }
@@ -342,6 +352,11 @@ impl Fetcher {
                 each(&reading.partition, reading.epoch, found);
             }
         }
+    }
+
+    /// Takes the memory of a block back.
+    pub(super) fn recycle(&mut self, block: RecordBlock) {
+        self.spare.push(block);
     }
 
     pub(super) fn close(&mut self) {

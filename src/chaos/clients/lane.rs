@@ -8,7 +8,7 @@ use super::records::{Author, Row, encode};
 use crate::{
     clock::Instant,
     kafka::{
-        client::ProduceBatch,
+        client::{FlushId, ProduceBatch},
         produce::{ProduceRecord, ProduceRow},
     },
 };
@@ -45,13 +45,13 @@ impl Queue {
 
     /// All of it, and nothing is left.
     pub(super) fn take(&mut self) -> Self {
-        let rest = self.batch.len() - self.gone;
-        self.take_first(rest)
+        let (rest, all) = (self.batch.len() - self.gone, Self::new(Arc::clone(self.batch.topic())));
+        self.take_first(rest, all)
     }
 
-    /// The first `count` at most.
-    pub(super) fn take_first(&mut self, count: usize) -> Self {
-        let mut first = Self::new(Arc::clone(self.batch.topic()));
+    /// The first `count` at most, in the place of an empty queue for the same topic.
+    fn take_first(&mut self, count: usize, empty: Self) -> Self {
+        let mut first = empty;
         if self.gone == 0 && count >= self.batch.len() {
             mem::swap(&mut first, self);
             return first;
@@ -60,9 +60,16 @@ impl Queue {
         rows.take(count).for_each(|(row, until)| first.push(&self.batch, row, *until));
         self.gone += first.batch.len();
         if self.is_empty() {
-            *self = Self::new(Arc::clone(self.batch.topic()));
+            self.clear();
         }
         first
+    }
+
+    /// Forgets the records and keeps the memory.
+    fn clear(&mut self) {
+        self.batch.clear();
+        self.until.clear();
+        self.gone = 0;
     }
 
     /// Moves everything to the list, if there is anything.
@@ -85,6 +92,8 @@ pub(super) struct Lane {
     pub(super) waiting: Queue,
     /// Without answer: as it was encoded, and what it holds.
     sent: Option<(Bytes, Queue)>,
+    /// What was sent before, for its memory.
+    empty: Option<Queue>,
     /// The next number.
     sequence: i32,
     pub(super) not_before: Instant,
@@ -94,7 +103,14 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) const fn new(topic: Arc<str>) -> Self {
-        Self { waiting: Queue::new(topic), sent: None, sequence: 0, not_before: Instant::ZERO, added: false }
+        Self {
+            waiting: Queue::new(topic),
+            sent: None,
+            empty: None,
+            sequence: 0,
+            not_before: Instant::ZERO,
+            added: false,
+        }
     }
 
     /// Whether there is a record that is to be given up by now.
@@ -112,7 +128,8 @@ impl Lane {
     ) -> Option<Bytes> {
         if self.sent.is_none() && !self.waiting.is_empty() {
             let author = Author { producer_id, epoch, sequence: self.sequence, transactional };
-            let next = self.waiting.take_first(most);
+            let empty = self.empty.take().unwrap_or_else(|| Queue::new(Arc::clone(self.waiting.batch.topic())));
+            let next = self.waiting.take_first(most, empty);
             let rows = next.batch.rows().iter().map(|row| {
                 let (key, value, headers) = next.batch.parts(row);
                 Row { key, value, headers }
@@ -122,13 +139,21 @@ impl Lane {
         self.sent.as_ref().map(|(bytes, _)| bytes.clone())
     }
 
-    /// What was sent has its answer; `done`: its numbers are used up.
-    pub(super) fn answered(&mut self, done: bool) -> Option<ProduceBatch> {
-        let (_, Queue { batch, .. }) = self.sent.take()?;
-        if done {
-            self.sequence = next_sequence(self.sequence, batch.len());
-        }
-        Some(batch)
+    /// What was sent is in the log: how many records of which flushes.
+    pub(super) fn acked(&mut self) -> Option<Vec<(FlushId, usize)>> {
+        let (_, mut sent) = self.sent.take()?;
+        let rows = sent.batch.rows();
+        self.sequence = next_sequence(self.sequence, rows.len());
+        let flushes = rows.chunk_by(|a, b| a.flush == b.flush);
+        let counts = flushes.filter_map(|of| Some((of.first()?.flush, of.len()))).collect();
+        sent.clear();
+        self.empty = Some(sent);
+        Some(counts)
+    }
+
+    /// What was sent is refused: that, and no number of it is used up.
+    pub(super) fn refused(&mut self) -> Option<ProduceBatch> {
+        self.sent.take().map(|(_, sent)| sent.batch)
     }
 
     /// Everything that is here, in order; the lane begins anew.
@@ -170,7 +195,7 @@ mod tests {
         let (mut seen, mut sizes) = (Vec::new(), Vec::new());
         while !queue.is_empty() {
             assert_eq!(queue.is_late(Instant::from_nanos(2)), seen.len() < 2);
-            let first = queue.take_first(2);
+            let first = queue.take_first(2, Queue::new("words".into()));
             sizes.push(first.batch.len());
             first.each(|batch, row, _| seen.push(batch.parts(row).1.unwrap()[0]));
         }

@@ -23,7 +23,7 @@ use crate::{
     },
     clock::Instant,
     kafka::{
-        client::ProduceBatch,
+        client::{FlushId, ProduceBatch},
         produce::{BY_KEY, ProduceRow},
     },
 };
@@ -45,7 +45,8 @@ pub(super) struct OutboxOptions {
 /// What became of records of one partition.
 #[derive(Debug)]
 pub(super) enum Delivery {
-    Acked(ProduceBatch),
+    /// So many records of each flush.
+    Acked(Vec<(FlushId, usize)>),
     Failed(ProduceBatch, E),
 }
 
@@ -268,13 +269,18 @@ impl Outbox {
                     lane.not_before = now + LATER;
                     continue;
                 }
-                let failure = code.filter(|code| *code != E::DuplicateSequenceNumber);
-                let Some(records) = lane.answered(failure.is_none()) else { continue };
-                self.in_flight -= records.len();
-                out.push(match failure {
-                    None => Delivery::Acked(records),
-                    Some(code) => Delivery::Failed(records, code),
-                });
+                match code.filter(|code| *code != E::DuplicateSequenceNumber) {
+                    None => {
+                        let Some(records) = lane.acked() else { continue };
+                        self.in_flight -= records.iter().map(|(_, count)| count).sum::<usize>();
+                        out.push(Delivery::Acked(records));
+                    }
+                    Some(code) => {
+                        let Some(records) = lane.refused() else { continue };
+                        self.in_flight -= records.len();
+                        out.push(Delivery::Failed(records, code));
+                    }
+                }
             }
         }
     }

@@ -103,7 +103,7 @@ impl ScanClient for SimScan {
             self.learn(now);
         }
         self.fetcher.turn(now);
-        let (mut ended, mut any) = (Vec::new(), false);
+        let (mut ended, mut read, mut any) = (Vec::new(), Vec::new(), false);
         let topics = &self.topics;
         self.fetcher.deliver(max_records, |partition, _, found| {
             any = true;
@@ -116,9 +116,11 @@ impl ScanClient for SimScan {
                         let (key, value) = (block.key(at), block.value(at));
                         each(&ScanRecord { topic, partition: partition.partition, key, value });
                     }
+                    read.push(block);
                 }
             }
         });
+        read.into_iter().for_each(|block| self.fetcher.recycle(block));
         self.fetcher.remove(&ended);
         if any {
             self.heard = now;

@@ -80,11 +80,9 @@ impl SimSink {
 
     fn report(&self, delivery: Delivery, reports: &mut Vec<DeliveryReport>) {
         match delivery {
-            Delivery::Acked(records) => {
-                for group in records.rows().chunk_by(|a, b| a.flush == b.flush) {
-                    let Some(first) = group.first() else { continue };
-                    reports.push(DeliveryReport::Acked { flush: first.flush, records: group.len() as u64 });
-                }
+            Delivery::Acked(counts) => {
+                let acked = |(flush, count)| DeliveryReport::Acked { flush, records: count as u64 };
+                reports.extend(counts.into_iter().map(acked));
             }
             Delivery::Failed(records, code) => {
                 reports.extend(records.rows().iter().map(|row| self.failed(&records, row, &code)));

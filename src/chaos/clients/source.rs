@@ -22,7 +22,7 @@ use crate::{
     clock::Instant,
     kafka::client::{
         AssignedPartition, AssignmentEpoch, ClientError, Commit, CommitToken, Committed, ErrorKind, NextOffset,
-        Position, SourceClient, SourceEvent, TopicPartition, Watermarks,
+        Position, RecordBlock, SourceClient, SourceEvent, TopicPartition, Watermarks,
     },
 };
 
@@ -351,6 +351,10 @@ impl SourceClient for SimSource {
     fn watermarks(&mut self, partitions: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, ClientError> {
         self.host.call()?;
         self.ask_ends(partitions).ok_or_else(|| not_now("ends of partitions"))
+    }
+
+    fn recycle(&mut self, block: RecordBlock) {
+        self.fetcher.recycle(block);
     }
 
     fn close(&mut self, _: Duration) -> Result<(), ClientError> {
