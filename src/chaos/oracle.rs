@@ -14,7 +14,7 @@ use super::{
     network::Network,
     pipeline::{COUNTS, GROUP, LINES, REMEMBER, SEEN, WORDS},
     view::{Committed, committed, partitions, read_on},
-    words::{Lineages, Word, number},
+    words::{Lineages, Word, lineage},
 };
 use crate::{
     kafka::{ChangelogOptions, LINEAGE_HEADER},
@@ -125,7 +125,7 @@ impl Oracle {
                 wrong = Some(unfed(text, "has arrived"));
                 return;
             };
-            let Some(lineage) = record.header(LINEAGE_HEADER.as_bytes()).and_then(|digits| number(digits, 16)) else {
+            let Some(lineage) = record.header(LINEAGE_HEADER.as_bytes()).and_then(lineage) else {
                 wrong = Some(format!("{word} has arrived without its lineage"));
                 return;
             };

@@ -27,7 +27,7 @@ impl Word {
     /// Reads a word; `None` if no line of a record below `records` has it.
     pub(super) fn read(text: &[u8], records: u32) -> Option<Self> {
         let (kind, digits) = text.split_first()?;
-        let number = u32::try_from(number(digits, 10)?).ok()?;
+        let number = number(digits)?;
         match kind {
             b'c' if number < COMMON.min(records) => Some(Self(number)),
             b'u' if number < records => Some(Self::own(number)),
@@ -57,14 +57,16 @@ impl fmt::Display for Word {
     }
 }
 
-/// A number in digits; `None` if it is none, or too large.
-#[inline]
-pub(super) fn number(digits: &[u8], radix: u32) -> Option<u64> {
-    let put = |number: u64, byte: &u8| {
-        let digit = char::from(*byte).to_digit(radix)?;
-        number.checked_mul(u64::from(radix))?.checked_add(u64::from(digit))
-    };
+/// A number in decimal digits; `None` if it is none, or too large.
+fn number(digits: &[u8]) -> Option<u32> {
+    let put = |number: u32, byte: &u8| number.checked_mul(10)?.checked_add(char::from(*byte).to_digit(10)?);
     if digits.is_empty() { None } else { digits.iter().try_fold(0, put) }
+}
+
+/// A lineage in its 16 hexadecimal digits; `None` if it is none.
+pub(super) fn lineage(digits: &[u8]) -> Option<u64> {
+    let put = |number: u64, byte: &u8| Some(number << 4 | u64::from(char::from(*byte).to_digit(16)?));
+    if digits.len() == 16 { digits.iter().try_fold(0, put) } else { None }
 }
 
 /// Appends the line of a record: a word that many have, and one that is its own.
@@ -154,10 +156,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_is_read_from_its_digits(of: u64) {
-            prop_assert_eq!(number(of.to_string().as_bytes(), 10), Some(of));
-            prop_assert_eq!(number(format!("{of:016x}").as_bytes(), 16), Some(of));
-            prop_assert_eq!(number(format!("9{of:020}").as_bytes(), 10), None);
+        fn numbers_are_read_from_their_digits(small: u32, large: u64) {
+            prop_assert_eq!(number(small.to_string().as_bytes()), Some(small));
+            prop_assert_eq!(number(format!("9{small:010}").as_bytes()), None);
+            prop_assert_eq!(lineage(format!("{large:016x}").as_bytes()), Some(large));
+            prop_assert_eq!(lineage(format!("{large:017x}").as_bytes()), None);
+            prop_assert_eq!(lineage(format!("{large:015x}g").as_bytes()), None);
         }
 
         #[test]
