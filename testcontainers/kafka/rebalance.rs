@@ -135,10 +135,7 @@ fn a_stop_while_the_group_waits_for_a_dead_member_commits_all_and_leaves(broker:
     }
     dead.signal(Signal::SIGSTOP);
     let third = job.start(&[]);
-    let state = ["--describe", "--state", "--group", &job.group];
-    eventually("the group waits for its members", || {
-        broker.tool("kafka-consumer-groups", &state).contains("PreparingRebalance")
-    });
+    eventually("the group waits for its members", || broker.group_state(&job.group) == "PreparingRebalance");
     let first = stop(first);
     dead.signal(Signal::SIGKILL);
     lines.wait().succeeded();

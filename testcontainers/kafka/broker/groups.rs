@@ -1,4 +1,4 @@
-//! What a group has committed.
+//! What a group has committed, and what it is at.
 
 use rdkafka::{
     TopicPartitionList,
@@ -31,6 +31,13 @@ impl Broker {
             Err(error) => panic!("the offsets of group {group}: {error}"),
         });
         found.elements().iter().map(|element| element.offset().to_raw().filter(|raw| *raw >= 0)).collect()
+    }
+
+    /// What a group is at, as its coordinator calls it: `Stable`, `PreparingRebalance`. Kafka's own tool takes seconds for it.
+    pub fn group_state(&self, group: &str) -> String {
+        let consumer: BaseConsumer = self.client().create().expect("a consumer");
+        let found = consumer.fetch_group_list(Some(group), PATIENCE).expect("the coordinator answers");
+        found.groups().first().map(|found| found.state().to_owned()).unwrap_or_default()
     }
 
     /// `LAG` of each partition, as Kafka's own tool sees it.
