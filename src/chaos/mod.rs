@@ -4,6 +4,7 @@
 //! What runs is the product: executors, acker, source, sink, stores, changelog, commits and supervision. Only what is below
 //! the client ports is replaced: [`clients`] speak to the embedded broker's core over [`network`].
 
+mod bites;
 pub mod clients;
 pub mod dice;
 pub mod host;
@@ -22,5 +23,6 @@ mod tests;
 mod view;
 mod words;
 
+pub use bites::Bites;
 pub use shrink::shrink;
 pub use simulation::{RunOptions, Verdict, run};

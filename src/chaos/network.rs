@@ -10,10 +10,10 @@ use std::{
 
 use kafka_protocol::messages::{ApiKey, RequestKind};
 
-use super::{dice::Dice, host::HostId, log::Log};
+use super::{bites::Bites, dice::Dice, host::HostId, log::Log};
 use crate::{
     broker::core::{
-        Broker, BrokerOptions, ConnectionId, Effect, Request, Response,
+        Broker, BrokerOptions, ConnectionId, Coordinates, Effect, Request, Response,
         faults::{FaultyBroker, Rule},
     },
     clock::{Clock, Instant},
@@ -69,6 +69,7 @@ struct State {
     woken: Vec<HostId>,
     effects: Vec<Effect>,
     log: Log,
+    bites: Bites,
 }
 
 /// The network with the broker at its end; clones are the same one.
@@ -100,6 +101,7 @@ impl Network {
             woken: Vec::new(),
             effects: Vec::new(),
             log,
+            bites: Bites::default(),
         })))
     }
 
@@ -192,6 +194,46 @@ impl Network {
         state.cuts.insert((host, way as u8), until);
     }
 
+    /// What could be noticed of what went wrong here.
+    pub(super) fn bites(&self) -> Bites {
+        let state = self.state();
+        let mut bites = state.bites.clone();
+        for (api, mishap) in state.broker.met() {
+            bites.note(mishap.name(), true);
+            bites.note(format!("{api:?}"), true);
+        }
+        bites
+    }
+
+    /// A coordinator moves away for so long.
+    pub(super) fn move_coordinator(&self, what: Coordinates, span: Duration) {
+        self.harm(|broker, now, effects| broker.move_coordinator(what, now + span, now, effects));
+    }
+
+    /// Every open transaction has lasted too long. How many there are.
+    pub(super) fn time_out_transactions(&self) -> usize {
+        self.harm(Broker::time_out_transactions)
+    }
+
+    /// Everything in a topic that can be compacted is. False if there is no such topic.
+    pub(super) fn compact(&self, topic: &str) -> bool {
+        self.harm(|broker, now, _| broker.compact(topic, now))
+    }
+
+    /// A partition loses what it holds from an offset on.
+    pub(super) fn lose_tail(&self, topic: &str, partition: i32, from: i64) {
+        self.harm(|broker, now, effects| broker.lose_tail(topic, partition, from, (now, effects)));
+    }
+
+    fn harm<T>(&self, harm: impl FnOnce(&mut Broker, Instant, &mut Vec<Effect>) -> T) -> T {
+        let mut state = self.state();
+        let now = state.clock.now();
+        let mut effects = std::mem::take(&mut state.effects);
+        let result = harm(&mut state.broker.broker, now, &mut effects);
+        state.carry_out(effects);
+        result
+    }
+
     /// The broker does nothing for so long.
     pub(super) fn pause_broker(&self, span: Duration) {
         let mut state = self.state();
@@ -204,6 +246,7 @@ impl Network {
         let now = state.clock.now();
         state.down_until = now + down;
         let open: Vec<_> = state.connections.iter().filter(|(_, c)| !c.closed).map(|(id, _)| *id).collect();
+        state.bites.note("CrashBroker", !open.is_empty());
         for connection in open {
             state.broker().disconnected(connection);
             state.post(connection, Way::Down, Packet::Closed(connection));
@@ -251,6 +294,9 @@ impl State {
         let Some(open) = self.connections.get_mut(&connection) else { return };
         let latency = Duration::from_micros(self.dice.between(LATENCY_US.0, LATENCY_US.1));
         let cut = self.cuts.get(&(open.host, way as u8)).copied().unwrap_or_default();
+        if cut > now {
+            self.bites.note(format!("Cut {way:?}"), true);
+        }
         let Some(last) = open.last.get_mut(way as usize) else { return };
         *last = (now.max(cut) + latency).max(*last);
         self.packets.insert((*last, self.next_packet), packet);
@@ -261,6 +307,7 @@ impl State {
         match packet {
             Packet::Request(request) if now < self.paused_until => {
                 // It lies in the broker's socket meanwhile.
+                self.bites.note("PauseBroker", true);
                 self.packets.insert((self.paused_until, self.next_packet), Packet::Request(request));
                 self.next_packet += 1;
             }

@@ -7,18 +7,21 @@
 //!    where requests are held back, a commit may come late that was sent again over another connection: then an offset goes
 //!    back to what was committed before, to the letter.
 //! 4. Nothing arrives that was not fed, and nothing twice where nothing went wrong.
+//! 5. The processes' own count of repeats is right where they live to the end; where they do not, what is counted in the
+//!    stores more than once was counted or announced.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{
     network::Network,
     pipeline::{COUNTS, GROUP, LINES, REMEMBER, SEEN, WORDS},
-    view::{Committed, committed, partitions, read_on},
+    process::Told,
+    view::{Committed, committed, delete_records, end, partitions, read_on},
     words::{Lineages, Word, lineage},
 };
 use crate::{
     kafka::{ChangelogOptions, LINEAGE_HEADER},
-    state::{Position, RecordKey, StateKey, StateValue},
+    state::{Position, RecordKey, SourcePosition, StateKey, StateValue},
 };
 
 /// A topic that is read on from time to time.
@@ -67,6 +70,8 @@ pub(super) struct Oracle {
     /// Everything that was committed, if commits may come late.
     earlier: Option<HashSet<(i32, Committed)>>,
     position: Option<Position>,
+    /// Records that were deleted before they had arrived: nobody can ask for them.
+    deleted: BTreeSet<u32>,
 }
 
 impl Oracle {
@@ -89,6 +94,7 @@ impl Oracle {
             committed: BTreeMap::new(),
             earlier: late.then(HashSet::new),
             position: None,
+            deleted: BTreeSet::new(),
         }
     }
 
@@ -96,6 +102,52 @@ impl Oracle {
     pub(super) fn fed(&mut self, partition: i32, record: u32) {
         self.fed.entry(partition).or_default().push(record);
         self.records += 1;
+    }
+
+    /// The topics of the changelog.
+    pub(super) fn changelog(&self) -> [&str; 2] {
+        [&self.seen_topic.topic, &self.counts_topic.topic]
+    }
+
+    /// Deletes records of the input: all that are committed, and so many that are not. How many may be missing now at most;
+    /// `None`: nothing was deleted.
+    pub(super) fn delete_input(&mut self, partition: i32, uncommitted: i64) -> Result<Option<usize>, String> {
+        self.commit()?;
+        self.read_words()?;
+        let (Some(committed), Some(of)) = (self.committed.get(&partition), self.fed.get(&partition)) else {
+            return Ok(None);
+        };
+        let below = (committed.next + uncommitted).min(i64::try_from(of.len()).unwrap_or(0));
+        if !delete_records(&self.network, LINES, partition, below) {
+            return Ok(None);
+        }
+        let read = usize::try_from(committed.next).unwrap_or(0)..usize::try_from(below).unwrap_or(0);
+        let unread = of.get(read).unwrap_or_default();
+        self.deleted.extend(unread);
+        Ok(Some(unread.len()))
+    }
+
+    /// The broker loses the last records of every partition of the output, and what it had acknowledged of them. They have
+    /// arrived, as far as anybody can know who wrote them. How many are lost.
+    pub(super) fn lose_output(&mut self, unflushed: i64) -> Result<i64, String> {
+        self.read_words()?;
+        let mut lost = 0;
+        for (partition, at) in (0..).zip(&mut self.words.at) {
+            let last = end(&self.network, WORDS, partition);
+            if unflushed > 0 && last > 0 {
+                self.network.lose_tail(WORDS, partition, last.saturating_sub(unflushed).max(0));
+                *at = end(&self.network, WORDS, partition);
+                lost += last - *at;
+            }
+        }
+        Ok(lost)
+    }
+
+    /// The topic of the output is about to be deleted and made anew.
+    pub(super) fn output_is_made_anew(&mut self) -> Result<(), String> {
+        self.read_words()?;
+        self.words.at.fill(0);
+        Ok(())
     }
 
     /// Records that have arrived more than once, and all.
@@ -172,7 +224,7 @@ impl Oracle {
     /// A commit has reached the broker.
     pub(super) fn commit(&mut self) -> Result<(), String> {
         let count = self.fed.keys().last().map_or(0, |last| last + 1);
-        let found = committed(&self.network, GROUP, LINES, count);
+        let Some(found) = committed(&self.network, GROUP, LINES, count) else { return Ok(()) };
         if found == self.at_broker {
             return Ok(());
         }
@@ -196,7 +248,7 @@ impl Oracle {
             let Some(passed) = of.get(from..to) else {
                 return Err(format!("{LINES}-{partition}: {} is committed, beyond the end", now.next));
             };
-            for record in passed {
+            for record in passed.iter().filter(|record| !self.deleted.contains(record)) {
                 if self.arrived.of(Word::own(*record)) == 0 {
                     return Err(format!(
                         "{LINES}-{partition}: {} is committed, and record {record} below has not arrived",
@@ -219,14 +271,42 @@ impl Oracle {
         Ok(())
     }
 
+    /// Records whose own word was counted more than once.
+    fn repeated(&self) -> u64 {
+        (0..self.records).filter(|record| self.counts.get(&Word::own(*record)).is_some_and(|count| *count > 1)).count()
+            as u64
+    }
+
+    /// Whether the processes have told the truth about what was repeated. `counted`: by them, if they know of everything.
+    fn told(&self, told: &Told, counted: Option<u64>) -> Result<(), String> {
+        let (again, _) = self.duplicates();
+        let repeats = if self.stores { self.counted_again() } else { again };
+        if let Some(counted) = counted.filter(|counted| *counted != repeats) {
+            return Err(format!("{counted} repeats were counted by the processes, and there were {repeats}"));
+        }
+        let missing = self.deleted.iter().filter(|record| self.arrived.of(Word::own(**record)) == 0).count() as u64;
+        if missing > told.lost {
+            return Err(format!("{missing} records were deleted unread, and the processes knew of {}", told.lost));
+        }
+        if self.repeated() > told.duplicates + told.possible_repeats {
+            return Err(format!(
+                "{} records are counted more than once: {} repeats were counted, and {} records announced after deaths",
+                self.repeated(),
+                told.duplicates,
+                told.possible_repeats
+            ));
+        }
+        Ok(())
+    }
+
     /// The run is over. `calm`: nothing went wrong in it.
-    pub(super) fn finish(&mut self, calm: bool) -> Result<(), String> {
+    pub(super) fn finish(&mut self, calm: bool, told: &Told, counted: Option<u64>) -> Result<(), String> {
         self.commit()?;
         self.read_words()?;
-        complete(self.records, &self.arrived, ("has not arrived", "has arrived"))?;
+        complete((self.records, &self.deleted), &self.arrived, ("has not arrived", "has arrived"))?;
         if self.stores {
             self.read_changelog()?;
-            complete(self.records, &self.remembered, ("is not remembered", "is remembered"))?;
+            complete((self.records, &self.deleted), &self.remembered, ("is not remembered", "is remembered"))?;
             for word in Word::common().chain((0..self.records).map(Word::own)) {
                 let (count, lineages) = (self.counts.get(&word).copied().unwrap_or(0), self.remembered.of(word));
                 if count < lineages as u64 {
@@ -241,7 +321,7 @@ impl Oracle {
                 self.counted_again()
             ));
         }
-        Ok(())
+        self.told(told, counted)
     }
 }
 
@@ -250,14 +330,20 @@ fn unfed(text: &[u8], what: &str) -> String {
 }
 
 /// Whether every record's own word is there, and each common one with as many lineages as records that hold it.
-fn complete(records: u32, there: &Lineages, (is_not, is): (&str, &str)) -> Result<(), String> {
-    let missing = || (0..records).filter(|record| there.of(Word::own(*record)) == 0);
+fn complete(
+    (records, deleted): (u32, &BTreeSet<u32>),
+    there: &Lineages,
+    (is_not, is): (&str, &str),
+) -> Result<(), String> {
+    let is_missing = |record: &u32| there.of(Word::own(*record)) == 0 && !deleted.contains(record);
+    let missing = || (0..records).filter(is_missing);
     if let Some(first) = missing().next() {
         return Err(format!("{} of {records} records: the first that {is_not} is {first}", missing().count()));
     }
     for word in Word::common() {
         let (found, expected) = (there.of(word), word.count(records));
-        if found != expected {
+        let excused = deleted.iter().filter(|record| Word::common_of(**record) == word).count();
+        if !(expected - excused..=expected).contains(&found) {
             return Err(format!("{word} {is} with {found} lineages of {expected}"));
         }
     }
@@ -268,6 +354,10 @@ fn complete(records: u32, there: &Lineages, (is_not, is): (&str, &str)) -> Resul
 fn went_back(last: &Position, next: &Position) -> Option<String> {
     if next.commit <= last.commit {
         return Some(format!("the changelog's commit number went from {} to {}", last.commit, next.commit));
+    }
+    let is_gone = |last: &&SourcePosition| next.sources.iter().all(|next| next.partition != last.partition);
+    if let Some(gone) = last.sources.iter().find(is_gone) {
+        return Some(format!("the changelog does not know {LINES}-{} any more", gone.partition));
     }
     // After a crash between a flush and its commit the offsets are behind the state, and what follows repeats; but nothing
     // stands before what was committed.

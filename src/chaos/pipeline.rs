@@ -19,8 +19,8 @@ use crate::{
     clock::Clock,
     kafka::{
         ChangelogOptions, Connection, DeadLetterOptions, Emit, KafkaChangelog, KafkaSink, KafkaSinkOptions, KafkaSpout,
-        KafkaSpoutOptions, SinkFactory, SinkOptions, SourceFactory, TransactionOptions, changelog::ChangelogClients,
-        retry::RetryPolicy,
+        KafkaSpoutOptions, OutOfRange, SinkFactory, SinkOptions, SourceFactory, TransactionOptions,
+        changelog::ChangelogClients, retry::RetryPolicy,
     },
     metrics::Metrics,
     runtime::EngineOptions,
@@ -74,30 +74,46 @@ pub(super) const HANG: Duration = Duration::from_secs(2);
 /// What the bolts of one life of a process are told to do wrong.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mischief {
+    pub(super) words: Strikes,
+    pub(super) remember: Strikes,
+}
+
+/// What one bolt is told to do wrong.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Strikes {
     /// So many calls fail, and so many panic, counted down.
     pub(super) failures: Arc<AtomicU32>,
     pub(super) panics: Arc<AtomicU32>,
+    /// So many calls did.
+    struck: Arc<AtomicU32>,
 }
 
-impl Mischief {
-    fn takes(count: &AtomicU32) -> bool {
-        count.load(Ordering::Relaxed) > 0 && count.fetch_sub(1, Ordering::Relaxed) > 0
+impl Strikes {
+    fn takes(&self, count: &AtomicU32) -> bool {
+        let takes = count.load(Ordering::Relaxed) > 0 && count.fetch_sub(1, Ordering::Relaxed) > 0;
+        self.struck.fetch_add(u32::from(takes), Ordering::Relaxed);
+        takes
+    }
+
+    /// Calls that did something wrong.
+    pub(super) fn struck(&self) -> u64 {
+        self.struck.load(Ordering::Relaxed).into()
     }
 
     /// What is to go wrong now, after the work was done.
     fn strike(&self) -> ComponentResult {
-        if Self::takes(&self.panics) {
+        if self.takes(&self.panics) {
             // Without the words that a panic says to the terminal.
             std::panic::resume_unwind(Box::new("told to panic"));
         }
-        if Self::takes(&self.failures) { Err(ComponentError::new("told to fail")) } else { Ok(()) }
+        if self.takes(&self.failures) { Err(ComponentError::new("told to fail")) } else { Ok(()) }
     }
 }
 
 /// Splits, and does as it is told.
 struct Words {
     split: Split,
-    mischief: Mischief,
+    mischief: Strikes,
 }
 
 impl Bolt for Words {
@@ -115,7 +131,7 @@ impl Bolt for Words {
 struct Remember {
     counts: StoreHandle<String, u64>,
     seen: StoreHandle<(String, u64), ()>,
-    mischief: Mischief,
+    mischief: Strikes,
 }
 
 impl Bolt for Remember {
@@ -160,14 +176,14 @@ pub(super) fn build(
         move || wrap.spout(Box::new(KafkaSpout::new(options.clone(), Arc::clone(&source), to.clone(), of.clone())));
     t.component::<SpoutKind>("lines", Factory::Spout(Arc::new(spout))).fields(["line"]);
 
-    let of = mischief.clone();
+    let of = mischief.words.clone();
     t.bolt("split", move || Words { split: Split::default(), mischief: of.clone() })
         .tasks(tasks)
         .reads("lines", Grouping::Shuffle)
         .fields(["word"]);
     let last = if make.stores { REMEMBER } else { "split" };
     if make.stores {
-        let of = mischief.clone();
+        let of = mischief.remember.clone();
         t.bolt(REMEMBER, move || Remember {
             counts: StoreHandle::default(),
             seen: StoreHandle::default(),
@@ -217,6 +233,8 @@ fn spout_options(make: &Make) -> KafkaSpoutOptions {
         max_ahead: 512,
         poll_records: 256,
         revoke_timeout: Duration::from_secs(2),
+        // What is deleted before it is read is counted, and the run goes on.
+        out_of_range: OutOfRange::Skip,
         // Nothing is given up: a dead letter would be no loss, and here everything is to arrive.
         retry: RetryPolicy {
             max_retries: 1_000_000,
@@ -238,6 +256,7 @@ fn source_factory(make: &Make, host: &Host, number: usize, substitutes: &Substit
         max_poll: MAX_POLL,
         metadata_every: Duration::from_secs(3),
         fetch_wait: Duration::from_millis(250),
+        ignores_epochs: substitutes.ignores_epochs,
     };
     let (host, wrap) = (host.clone(), substitutes.clone());
     Arc::new(move || Ok(wrap.source(Box::new(SimSource::new(options.clone(), host.clone())))))
@@ -265,7 +284,7 @@ fn changelog(host: &Host, clock: &Clock, epoch_ms: i64, substitutes: &Substitute
         Ok(ChangelogClients {
             topics: Box::new(SimTopics::new(host.clone())),
             producer: Box::new(SimTransactions::new(&options, epoch_ms, host.clone())),
-            scan: Box::new(SimScan::new(Duration::from_secs(20), host.clone())),
+            scan: wrap.scan(Box::new(SimScan::new(Duration::from_secs(20), host.clone()))),
         })
     });
     let wrap = substitutes.clone();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
-    metrics::Metrics,
+    metrics::{DuplicateOutcome, Metrics},
     runtime::{EngineError, RunReport, SteppedRun},
 };
 
@@ -32,6 +32,43 @@ pub(super) struct Setting {
     /// The series of all lives.
     pub(super) metrics: Option<Metrics>,
     pub(super) substitutes: Substitutes,
+}
+
+/// What lives of processes have told of repeats.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Told {
+    pub(super) lives: u64,
+    pub(super) restarts: u64,
+    /// Repeats that were counted.
+    pub(super) duplicates: u64,
+    /// Records of which it was said at starts that they may be repeated.
+    pub(super) possible_repeats: u64,
+    /// Records of which it was said that another process may repeat them.
+    pub(super) left_unfinished: u64,
+    /// Records of which it was said that they were deleted before they were read.
+    pub(super) lost: u64,
+    /// Calls of bolts that failed or panicked because they were told to.
+    pub(super) struck: u64,
+}
+
+impl Told {
+    /// With what the metrics of all lives have counted.
+    pub(super) fn with(self, metrics: &Metrics) -> Self {
+        Self {
+            duplicates: metrics.duplicates(DuplicateOutcome::Visible).get(),
+            left_unfinished: metrics.left_unfinished().get(),
+            lost: metrics.records_lost().get(),
+            ..self
+        }
+    }
+
+    /// Adds what a life has told.
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.lives += other.lives;
+        self.restarts += other.restarts;
+        self.possible_repeats += other.possible_repeats;
+        self.struck += other.struck;
+    }
 }
 
 /// What a life has come to.
@@ -68,7 +105,12 @@ impl Process {
         let (metrics, mischief) = (setting.metrics.as_ref()?.for_another_life(), Mischief::default());
         let place = (&host, &setting.clock, setting.epoch_ms);
         let built = build(&setting.make, place, number, (&metrics, &mischief), &setting.substitutes).ok()?;
-        let run = SteppedRun::new(built.plan, built.options, metrics);
+        #[cfg_attr(not(test), expect(unused_mut, reason = "nothing is substituted"))]
+        let mut run = SteppedRun::new(built.plan, built.options, metrics);
+        #[cfg(test)]
+        if setting.substitutes.starts_executors_alone {
+            run.start_executors_alone();
+        }
         let due = vec![setting.clock.now()];
         let first = (setting.clock.now(), 0);
         Some(Self { number, host, mischief, run, due, first, paused_until: Instant::ZERO, dice })
@@ -157,15 +199,33 @@ impl Process {
         self.run.hang(executor, now)
     }
 
-    /// So many of its bolts' next calls fail, or panic.
-    pub(super) fn misbehave(&self, failures: u32, panics: u32) {
-        self.mischief.failures.fetch_add(failures, Ordering::Relaxed);
-        self.mischief.panics.fetch_add(panics, Ordering::Relaxed);
+    /// So many of the next calls of one of its bolts fail, or panic.
+    pub(super) fn misbehave(&self, last: bool, failures: u32, panics: u32) {
+        let strikes = if last { &self.mischief.remember } else { &self.mischief.words };
+        strikes.failures.fetch_add(failures, Ordering::Relaxed);
+        strikes.panics.fetch_add(panics, Ordering::Relaxed);
     }
 
     /// Trees that are open now.
     pub(super) fn open_trees(&self) -> usize {
         self.run.open_trees()
+    }
+
+    /// Tuples that wait in queues without a bound of their own.
+    pub(super) fn waiting_tuples(&self) -> usize {
+        self.run.waiting_tuples()
+    }
+
+    /// What it has told so far, but for what its metrics count.
+    pub(super) fn told(&self) -> Told {
+        let report = self.run.report();
+        Told {
+            lives: 1,
+            restarts: report.restarts,
+            possible_repeats: report.restored.possible_repeats,
+            struck: [&self.mischief.words, &self.mischief.remember].map(|strikes| strikes.struck()).iter().sum(),
+            ..Told::default()
+        }
     }
 
     /// What it has done so far.

@@ -1,24 +1,27 @@
 //! One run: processes, broker and network under one clock and on one thread. What is due first happens first; where two are
 //! due at once, the lower number goes first, and times are drawn so that this is rare.
 
+mod striking;
+
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
+    bites::Bites,
     clients::{Author, Row, encode},
     dice::Dice,
     host::HostId,
     log::Log,
     network::Network,
     oracle::Oracle,
-    pipeline::{GROUP, LETTERS, LINES, Make, SESSION, WORDS},
-    plan::{Fault, Planned, Scope, draw},
-    process::{Fate, Process, Setting},
+    pipeline::{LETTERS, LINES, Make, SESSION, WORDS},
+    plan::{Planned, Scope, draw},
+    process::{Fate, Process, Setting, Told},
     substitutes::Substitutes,
-    view::{append, create_topic, expel, grow},
+    view::{append, create_topic},
     words::push_line,
 };
 use crate::{
-    broker::core::{BrokerOptions, GroupOptions, faults::Rule},
+    broker::core::{BrokerOptions, GroupOptions},
     clock::{Clock, Instant},
     metrics::Metrics,
     runtime::EngineError,
@@ -33,6 +36,8 @@ const LAST_TROUBLE: Duration = Duration::from_secs(10);
 const BOUND: Duration = Duration::from_secs(60);
 /// How long a supervisor outside waits before it starts a process that has ended by itself.
 const START_AGAIN: Duration = Duration::from_millis(500);
+/// Tuples of one tree that may wait at the same time: a line, or its words.
+const TUPLES_OF_A_TREE: usize = 2;
 /// The most that one call of the plan appends.
 const BATCH: u64 = 60;
 
@@ -86,6 +91,10 @@ pub struct Verdict {
     pub took: Duration,
     /// Records that arrived more than once, and all.
     pub duplicates: (u64, u64),
+    /// Repeats that the processes counted themselves, if nothing was repeated that they cannot know of.
+    pub counted: Option<u64>,
+    /// What has gone wrong so that it could be noticed.
+    pub bites: Bites,
     /// Lives of processes.
     pub lives: u32,
     /// Steps of parts of processes.
@@ -122,6 +131,9 @@ struct Simulation {
     hosts: u32,
     steps: u64,
     calm: bool,
+    /// By lives that are over.
+    told: Told,
+    bites: Bites,
 }
 
 impl std::fmt::Debug for Simulation {
@@ -135,7 +147,10 @@ impl std::fmt::Debug for Simulation {
 pub fn run(options: &RunOptions) -> Verdict {
     let mut simulation = Simulation::new(options);
     let failure = simulation.run().err();
-    let Simulation { setting, log, plan, oracle, hosts, steps, .. } = simulation;
+    let counted = simulation.counted();
+    let Simulation { setting, log, plan, oracle, hosts, steps, mut bites, told, .. } = simulation;
+    bites.note("Bolts", told.struck > 0);
+    bites.add(&setting.network.bites());
     Verdict {
         failure,
         plan,
@@ -143,6 +158,8 @@ pub fn run(options: &RunOptions) -> Verdict {
         fingerprint: log.fingerprint(),
         took: setting.clock.now() - Instant::ZERO,
         duplicates: oracle.duplicates(),
+        counted,
+        bites,
         lives: hosts,
         steps,
     }
@@ -195,7 +212,7 @@ impl Simulation {
             dice: Dice::new(options.seed, 4),
             slots: (0..processes as u64).map(place).collect(),
             ousted: Vec::new(),
-            calm: plan.is_empty(),
+            calm: plan.iter().all(|planned| planned.fault.is_orderly()),
             coming: plan.iter().cloned().collect(),
             plan,
             partitions,
@@ -206,6 +223,8 @@ impl Simulation {
             ending: false,
             hosts: 0,
             steps: 0,
+            told: Told::default(),
+            bites: Bites::default(),
         }
     }
 
@@ -229,14 +248,17 @@ impl Simulation {
                         self.oracle.commit()?;
                     }
                 }
-                Due::Fault => self.strike(now),
+                Due::Fault => self.strike(now)?,
                 Due::Feed => self.feed(now)?,
                 Due::Start(slot) => self.start(slot, now)?,
                 Due::Step(slot) => self.step(slot, now)?,
                 Due::Ousted(at) => self.step_ousted(at, now),
                 Due::Look => {
                     if self.look(now) {
-                        return self.oracle.finish(self.calm);
+                        for process in self.ousted.drain(..) {
+                            self.told.add(&process.told());
+                        }
+                        return self.oracle.finish(self.calm, &self.told(), self.counted());
                     }
                 }
             }
@@ -324,6 +346,12 @@ impl Simulation {
         if process.open_trees() > max_pending + 1 {
             return Err(format!("process {at} has {} open trees of {max_pending}", process.open_trees()));
         }
+        let waiting = process.waiting_tuples();
+        if waiting > TUPLES_OF_A_TREE * (max_pending + 1) {
+            return Err(format!("process {at} has {waiting} tuples waiting, with {max_pending} trees at most"));
+        }
+        self.bites.note("Kill", matches!(fate, Fate::Killed));
+        self.bites.note("Stop", matches!(fate, Fate::Ended(Ok(_))) && !self.ending);
         let (down, what) = match fate {
             Fate::Alive => return Ok(()),
             Fate::Killed => (slot.down, "was killed".to_owned()),
@@ -334,6 +362,7 @@ impl Simulation {
         };
         self.log.say(now, format_args!("process {at} {what}"));
         self.setting.network.disconnect_all(process.host.id());
+        self.told.add(&process.told());
         slot.process = None;
         slot.start_at = if self.ending { Instant::FAR_FUTURE } else { now + down };
         Ok(())
@@ -345,6 +374,7 @@ impl Simulation {
         if !matches!(fate, Fate::Alive) {
             self.log.say(now, format_args!("host {}, ousted from {}: {fate:?}", process.host.id().0, process.number));
             self.setting.network.disconnect_all(process.host.id());
+            self.told.add(&process.told());
             self.ousted.remove(at);
         }
     }
@@ -370,6 +400,19 @@ impl Simulation {
         self.ending && self.slots.iter().all(|slot| slot.process.is_none())
     }
 
+    /// What the lives that are over have told.
+    fn told(&self) -> Told {
+        self.setting.metrics.as_ref().map_or(self.told, |metrics| self.told.with(metrics))
+    }
+
+    /// Repeats that the processes counted, if each has lived from the beginning to the end with all of its executors, and
+    /// finished every record that it began.
+    fn counted(&self) -> Option<u64> {
+        let Told { lives, restarts, duplicates, left_unfinished, .. } = self.told();
+        let undisturbed = lives == self.slots.len() as u64 && restarts == 0 && left_unfinished == 0;
+        undisturbed.then_some(duplicates)
+    }
+
     fn stuck(&self) -> String {
         let states: Vec<_> = self
             .slots
@@ -381,72 +424,6 @@ impl Simulation {
             .collect();
         let what = if self.ending { "not all processes stop" } else { "not everything is committed" };
         format!("{what} within {BOUND:?} after the last fault: {}", states.join("; "))
-    }
-
-    /// Does the fault that is due.
-    fn strike(&mut self, now: Instant) {
-        let Some(Planned { fault, .. }) = self.coming.pop_front() else { return };
-        self.log.say(now, format_args!("fault: {fault:?}"));
-        let network = self.setting.network.clone();
-        match fault {
-            Fault::PauseBroker { span } => network.pause_broker(span),
-            Fault::CrashBroker { down } => network.crash_broker(down),
-            Fault::Expel { member } => {
-                let name = expel(&network, GROUP, member);
-                self.log.say(now, format_args!("expelled: {name:?}"));
-            }
-            Fault::Grow => {
-                self.partitions += 1;
-                grow(&network, LINES, self.partitions);
-            }
-            Fault::Requests { api, mishap, times, span } => {
-                network.add_rule(Rule { api: Some(api), partition: None, from: now, until: now + span, times, mishap });
-            }
-            Fault::Kill { process, .. }
-            | Fault::Stop { process, .. }
-            | Fault::Replace { process, .. }
-            | Fault::Pause { process, .. }
-            | Fault::Cut { process, .. }
-            | Fault::Hang { process, .. }
-            | Fault::Bolts { process, .. } => {
-                if let Some(slot) = self.slots.get_mut(process)
-                    && let Some(victim) = &mut slot.process
-                {
-                    if let Fault::Replace { span, .. } = fault {
-                        victim.paused_until = now + span;
-                        self.ousted.extend(slot.process.take());
-                        slot.start_at = now;
-                    } else {
-                        harm(slot, &fault, &network, now);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Does a fault of one process.
-fn harm(slot: &mut Slot, fault: &Fault, network: &Network, now: Instant) {
-    let Some(process) = &mut slot.process else { return };
-    match *fault {
-        Fault::Kill { calls, down, .. } => {
-            process.host.die_after(calls);
-            slot.down = down;
-        }
-        Fault::Stop { down, .. } => {
-            process.drain(now);
-            (slot.down, slot.stopping) = (down, true);
-        }
-        Fault::Pause { span, .. } => process.paused_until = now + span,
-        Fault::Cut { way, span, .. } => network.cut(process.host.id(), way, span),
-        Fault::Hang { executor, .. } => drop(process.hang(executor, now)),
-        Fault::Bolts { failures, panics, .. } => process.misbehave(failures, panics),
-        Fault::Replace { .. }
-        | Fault::PauseBroker { .. }
-        | Fault::CrashBroker { .. }
-        | Fault::Expel { .. }
-        | Fault::Grow
-        | Fault::Requests { .. } => {}
     }
 }
 

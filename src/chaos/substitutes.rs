@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use super::host::HostId;
 use crate::{
-    kafka::client::{SinkClient, SourceClient},
+    kafka::{
+        client::{SinkClient, SourceClient},
+        scan::ScanClient,
+    },
     topology::{Spout, changelog::Changelog},
 };
 
@@ -20,10 +23,17 @@ pub struct Substitutes {
     pub source: Around<dyn SourceClient>,
     /// Around the sinks' clients.
     pub sink: Around<dyn SinkClient>,
+    /// Around whoever reads the changelog.
+    pub scan: Around<dyn ScanClient>,
     /// Around the changelog.
     pub changelog: Around<dyn Changelog>,
     /// Each life of a process has a `transactional.id` of its own.
     pub unfenced: bool,
+    /// Commits are sent whatever assignment they were reached under.
+    pub ignores_epochs: bool,
+    /// An executor that hangs is made anew while the others go on.
+    #[cfg(test)]
+    pub starts_executors_alone: bool,
 }
 
 impl fmt::Debug for Substitutes {
@@ -50,6 +60,10 @@ impl Substitutes {
 
     pub(super) fn sink(&self, part: Box<dyn SinkClient>) -> Box<dyn SinkClient> {
         around(&self.sink, part)
+    }
+
+    pub(super) fn scan(&self, part: Box<dyn ScanClient>) -> Box<dyn ScanClient> {
+        around(&self.scan, part)
     }
 
     pub(super) fn changelog(&self, part: Box<dyn Changelog>) -> Box<dyn Changelog> {

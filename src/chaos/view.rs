@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use kafka_protocol::{
     messages::{
-        ApiKey, BrokerId, CreatePartitionsRequest, CreateTopicsRequest, DescribeGroupsRequest, FetchRequest, GroupId,
-        LeaveGroupRequest, OffsetFetchRequest, ProduceRequest, ResponseKind, TopicName,
+        ApiKey, BrokerId, CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+        DescribeGroupsRequest, FetchRequest, GroupId, LeaveGroupRequest, ListOffsetsRequest, OffsetFetchRequest,
+        ProduceRequest, ResponseKind, TopicName,
         create_partitions_request::CreatePartitionsTopic,
         create_topics_request::CreatableTopic,
+        delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
         fetch_request::{FetchPartition, FetchTopic},
         leave_group_request::MemberIdentity,
+        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
         offset_fetch_request::OffsetFetchRequestTopic,
         produce_request::{PartitionProduceData, TopicProduceData},
     },
@@ -50,6 +53,36 @@ pub(super) fn create_topic(network: &Network, topic: &str, partitions: i32) {
 pub(super) fn grow(network: &Network, topic: &str, partitions: i32) {
     let one = CreatePartitionsTopic::default().with_name(name(topic)).with_count(partitions).with_assignments(None);
     network.ask((ApiKey::CreatePartitions, 2), CreatePartitionsRequest::default().with_topics(vec![one]).into());
+}
+
+/// Deletes what a partition holds below an offset; whether anything is missing now that was there.
+pub(super) fn delete_records(network: &Network, topic: &str, partition: i32, below: i64) -> bool {
+    let part = DeleteRecordsPartition::default().with_partition_index(partition).with_offset(below);
+    let topic = DeleteRecordsTopic::default().with_name(name(topic)).with_partitions(vec![part]);
+    let request = DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(1_000);
+    let answer = network.ask((ApiKey::DeleteRecords, 2), request.into());
+    let Some(ResponseKind::DeleteRecords(answer)) = answer.map(|response| response.body) else { return false };
+    answer.topics.iter().flat_map(|topic| &topic.partitions).all(|part| part.error_code == 0)
+}
+
+/// Deletes a topic and makes one of its name.
+pub(super) fn make_anew(network: &Network, topic: &str) {
+    let count = partitions(network, topic);
+    let request = DeleteTopicsRequest::default().with_topic_names(vec![name(topic)]).with_timeout_ms(1_000);
+    network.ask((ApiKey::DeleteTopics, 4), request.into());
+    create_topic(network, topic, count);
+}
+
+/// Where a partition ends, the open transactions included.
+pub(super) fn end(network: &Network, topic: &str, partition: i32) -> i64 {
+    const LATEST: i64 = -1;
+    let part = ListOffsetsPartition::default().with_partition_index(partition).with_timestamp(LATEST);
+    let part = part.with_current_leader_epoch(-1);
+    let topic = ListOffsetsTopic::default().with_name(name(topic)).with_partitions(vec![part]);
+    let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![topic]);
+    let answer = network.ask((ApiKey::ListOffsets, 5), request.into());
+    let Some(ResponseKind::ListOffsets(answer)) = answer.map(|response| response.body) else { return 0 };
+    answer.topics.first().and_then(|topic| topic.partitions.first()).map_or(0, |part| part.offset)
 }
 
 /// Partitions of a topic; 0 if there is none of the name.
@@ -98,20 +131,22 @@ pub(super) fn read_on(network: &Network, topic: &str, at: &mut [i64], each: &mut
     }
 }
 
-/// What a group has committed for the partitions of a topic.
-pub(super) fn committed(network: &Network, group: &str, topic: &str, count: i32) -> BTreeMap<i32, Committed> {
+/// What a group has committed for the partitions of a topic; `None` while its coordinator is found nowhere.
+pub(super) fn committed(network: &Network, group: &str, topic: &str, count: i32) -> Option<BTreeMap<i32, Committed>> {
     let parts = OffsetFetchRequestTopic::default().with_name(name(topic)).with_partition_indexes((0..count).collect());
     let request = OffsetFetchRequest::default().with_group_id(group_id(group)).with_topics(Some(vec![parts]));
     let answer = network.ask((ApiKey::OffsetFetch, 7), request.into());
-    let Some(ResponseKind::OffsetFetch(answer)) = answer.map(|response| response.body) else { return BTreeMap::new() };
+    let Some(ResponseKind::OffsetFetch(answer)) = answer.map(|response| response.body) else { return None };
+    if answer.error_code != 0 {
+        return None;
+    }
     let parts = answer.topics.into_iter().flat_map(|topic| topic.partitions);
     let found = parts.filter(|part| part.error_code == 0 && part.committed_offset >= 0);
-    found
-        .map(|part| {
-            let metadata = part.metadata.map(|text| text.to_string()).unwrap_or_default();
-            (part.partition_index, Committed { next: part.committed_offset, metadata })
-        })
-        .collect()
+    let found = found.map(|part| {
+        let metadata = part.metadata.map(|text| text.to_string()).unwrap_or_default();
+        (part.partition_index, Committed { next: part.committed_offset, metadata })
+    });
+    Some(found.collect())
 }
 
 /// The group throws a member out; its name, if it has so many.

@@ -19,6 +19,11 @@ impl Word {
         (0..COMMON).map(Self)
     }
 
+    /// The one of the common words that a record has.
+    pub(super) const fn common_of(record: u32) -> Self {
+        Self(record % COMMON)
+    }
+
     /// The word that only this record has.
     pub(super) const fn own(record: u32) -> Self {
         Self(COMMON + record)

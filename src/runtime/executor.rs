@@ -168,6 +168,18 @@ impl Executor {
         Ok(if worked { Step::Worked } else { Step::Idle { until: self.wake_at(now) } })
     }
 
+    /// A deliberate bug, for tests of what finds it: tasks but spouts are those of `fresh`, and what waited is gone.
+    #[cfg(test)]
+    pub(crate) fn start_again(&mut self, fresh: &mut Self) {
+        for (task, fresh) in self.tasks.iter_mut().zip(fresh.tasks.drain(..)) {
+            if !matches!(task.kind, Kind::Spout(_)) {
+                *task = fresh;
+            }
+        }
+        self.state.queue.clear();
+        self.own.end_step(None, false);
+    }
+
     fn end_step(&mut self, worked: bool) {
         let queued = self.state.queue.iter().map(|b| b.born);
         let waiting = self.tasks.iter().flat_map(|t| &t.waiting).map(|b| b.born);
@@ -325,6 +337,13 @@ impl Executor {
                 _ => self.state.queue.push_back(batch),
             }
         }
+    }
+
+    /// Tuples in its queue, before its sinks, and on their way to executors that have no room for them.
+    pub(crate) fn waiting_tuples(&self) -> usize {
+        let queued = self.state.queue.iter().chain(self.tasks.iter().flat_map(|task| &task.waiting));
+        let unsent = self.outgoing.iter().flatten().map(Outgoing::waiting_tuples);
+        queued.map(Batch::len).chain(unsent).sum()
     }
 
     /// Lets spouts emit, unless tuples wait somewhere for room.

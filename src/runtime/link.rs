@@ -96,6 +96,11 @@ impl Outgoing {
         sent
     }
 
+    /// Tuples that wait for room.
+    pub(crate) fn waiting_tuples(&self) -> usize {
+        self.overflow.iter().map(Batch::len).sum()
+    }
+
     /// True if tuples wait for room.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.overflow.is_empty()

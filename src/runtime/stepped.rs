@@ -36,6 +36,8 @@ pub struct SteppedRun {
     report: RunReport,
     was_ready: bool,
     drain: bool,
+    #[cfg(test)]
+    alone: bool,
 }
 
 enum State {
@@ -82,6 +84,8 @@ impl SteppedRun {
             report,
             was_ready: false,
             drain: false,
+            #[cfg(test)]
+            alone: false,
         }
     }
 
@@ -108,6 +112,15 @@ impl SteppedRun {
     pub fn open_trees(&self) -> usize {
         match &self.state {
             State::Running(running) => running.conductor.open_trees(),
+            State::Resting(_) | State::Over(_) => 0,
+        }
+    }
+
+    /// Tuples in those queues that have no bound of their own: what spouts may have in flight bounds them.
+    #[must_use]
+    pub fn waiting_tuples(&self) -> usize {
+        match &self.state {
+            State::Running(running) => running.executors.iter().flatten().map(Executor::waiting_tuples).sum(),
             State::Resting(_) | State::Over(_) => 0,
         }
     }
@@ -174,6 +187,12 @@ impl SteppedRun {
                     self.metrics.readiness().set_draining();
                     running.conductor.drain(now);
                 }
+                #[cfg(test)]
+                if self.alone
+                    && let Err(error) = running.start_hung_alone((&self.plan, &self.options, &self.metrics), now)
+                {
+                    return self.end(Err(error), now);
+                }
                 match running.supervise(now) {
                     Ok(None) => running.conductor.due(now).min(now + LOOK),
                     Ok(Some(ending)) => self.end(Ok(ending), now),
@@ -212,6 +231,35 @@ impl SteppedRun {
             }
             None => State::Over(Err(error)),
         };
+    }
+}
+
+/// A deliberate bug, for tests of what finds it.
+#[cfg(test)]
+impl SteppedRun {
+    /// From now on an executor that hangs is made anew while the others go on, instead of the generation.
+    pub(crate) const fn start_executors_alone(&mut self) {
+        self.alone = true;
+    }
+}
+
+#[cfg(test)]
+impl Running {
+    /// Puts new tasks in the place of those of executors that hang; spouts stay, and so do their trees.
+    fn start_hung_alone(
+        &mut self,
+        (plan, options, metrics): (&Plan, &EngineOptions, &Metrics),
+        now: Instant,
+    ) -> Result<(), EngineError> {
+        let hung = self.hung.iter_mut().zip(&mut self.executors).enumerate().filter(|(_, (hung, _))| **hung);
+        for (at, (hung, executor)) in hung {
+            *hung = false;
+            let mut fresh = Generation::new(plan, options, metrics, now)?;
+            if let (Some(executor), Some(fresh)) = (executor, fresh.executors.get_mut(at)) {
+                executor.start_again(fresh);
+            }
+        }
+        Ok(())
     }
 }
 

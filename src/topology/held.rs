@@ -105,12 +105,12 @@ impl Place {
 
     /// Where the `index`-th descendant hangs. Its edge comes from the edge in *this* tree: were it one edge in all
     /// trees, a tree could see the same edge twice, from a tuple and from its replay that was joined into it again.
-    pub(super) const fn child(&self, index: u32) -> Anchor {
+    pub(super) fn child(&self, index: u32) -> Anchor {
         Anchor { root: self.root, edge: self.edge.child(index) }
     }
 
     /// The `index`-th descendant was emitted.
-    pub(super) const fn emitted(&mut self, index: u32) {
+    pub(super) fn emitted(&mut self, index: u32) {
         self.xor ^= self.edge.child(index).bits();
     }
 }

@@ -100,7 +100,11 @@ impl Edge {
     /// The edge of this tuple's `index`-th descendant.
     #[must_use]
     #[inline]
-    pub const fn child(self, index: u32) -> Self {
+    pub fn child(self, index: u32) -> Self {
+        #[cfg(test)]
+        if let Some(make) = substituted::MAKE.get() {
+            return Self::non_zero(make(self.0, index));
+        }
         let step = GOLDEN_GAMMA.wrapping_mul(index as u64 + 1);
         Self::non_zero(mix(self.0.wrapping_add(step)))
     }
@@ -160,6 +164,34 @@ index!(
     /// A stream, numbered over the whole topology.
     StreamId
 );
+
+/// Other edges than ours: how a deliberate bug comes into the tests of everything that is above.
+#[cfg(test)]
+pub(crate) mod substituted {
+    use std::cell::Cell;
+
+    /// From the parent's edge and the child's index.
+    type Make = fn(u64, u32) -> u64;
+
+    thread_local! {
+        pub(super) static MAKE: Cell<Option<Make>> = const { Cell::new(None) };
+    }
+
+    /// As long as it lives, edges are made by another function in this thread.
+    #[derive(Debug)]
+    pub(crate) struct Substituted(());
+
+    impl Drop for Substituted {
+        fn drop(&mut self) {
+            MAKE.set(None);
+        }
+    }
+
+    pub(crate) fn substitute_edges(make: Make) -> Substituted {
+        MAKE.set(Some(make));
+        Substituted(())
+    }
+}
 
 #[cfg(test)]
 mod tests {

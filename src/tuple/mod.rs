@@ -18,6 +18,8 @@ mod key;
 mod value;
 
 pub use batch::{Anchor, Batch, BatchFull, Mark, Row, Tuple};
+#[cfg(test)]
+pub(crate) use id::substituted::substitute_edges;
 pub use id::{ComponentId, Edge, RootId, StreamId, TaskId, mix};
 pub use key::{KeyGroups, KeyHash, murmur2};
 pub use value::Value;

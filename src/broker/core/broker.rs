@@ -139,6 +139,14 @@ impl Broker {
         self.settle(now, effects);
     }
 
+    /// A fault: every transaction that is open now has lasted too long, whatever its timeout. It is aborted, and its
+    /// producer is fenced. How many there were.
+    pub fn time_out_transactions(&mut self, now: Instant, effects: &mut Vec<Effect>) -> usize {
+        let count = self.coordinators.time_out_transactions(&mut self.logs, now);
+        self.settle(now, effects);
+        count
+    }
+
     /// A fault: a partition loses what it holds from an offset on, as after an unclean election. `false`: there is no such
     /// partition.
     pub fn lose_tail(

@@ -74,6 +74,11 @@ impl Coordinators {
         }
     }
 
+    /// A fault: every transaction that is open has lasted too long. How many.
+    pub(super) fn time_out_transactions(&mut self, logs: &mut Logs, now: Instant) -> usize {
+        self.transactions.time_out(&mut Participants { logs, groups: &mut self.groups }, now)
+    }
+
     /// Works on a request; `None`: it is not about groups or transactions.
     pub(super) fn handle(
         &mut self,

@@ -35,6 +35,22 @@ pub enum Mishap {
     Close,
 }
 
+impl Mishap {
+    /// Its name, whatever the code or the time.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refuse(_) => "Refuse",
+            Self::Deny(_) => "Deny",
+            Self::LoseRequest => "LoseRequest",
+            Self::LoseResponse => "LoseResponse",
+            Self::Delay(_) => "Delay",
+            Self::Double => "Double",
+            Self::Close => "Close",
+        }
+    }
+}
+
 /// A mishap, and whom it meets.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
@@ -79,6 +95,7 @@ pub struct FaultyBroker {
     late: BTreeMap<(Instant, u64), Effect>,
     next: u64,
     scratch: Vec<Effect>,
+    met: Vec<(ApiKey, Mishap)>,
 }
 
 impl FaultyBroker {
@@ -92,12 +109,19 @@ impl FaultyBroker {
             late: BTreeMap::new(),
             next: 0,
             scratch: Vec::new(),
+            met: Vec::new(),
         }
     }
 
     /// From now on this goes wrong too. Of several rules the oldest that meets a request is the one that happens to it.
     pub fn add(&mut self, rule: Rule) {
         self.rules.push(rule);
+    }
+
+    /// What has happened to requests so far: to one of which API, and what.
+    #[must_use]
+    pub fn met(&self) -> &[(ApiKey, Mishap)] {
+        &self.met
     }
 
     /// Takes a request, see [`Broker::handle`].
@@ -108,6 +132,7 @@ impl FaultyBroker {
             rule.times -= 1;
             rule.mishap
         });
+        self.met.extend(met.map(|mishap| (request.api, mishap)));
         match met {
             None => {}
             Some(Mishap::LoseRequest) => return,

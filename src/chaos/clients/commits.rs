@@ -21,16 +21,22 @@ use crate::{
 pub(super) struct Commits {
     waiting: VecDeque<(CommitToken, Vec<Commit>)>,
     sent: Option<(CommitToken, Vec<Commit>, Call)>,
+    ignores_epochs: bool,
 }
 
 impl Commits {
+    pub(super) fn new(ignores_epochs: bool) -> Self {
+        Self { ignores_epochs, ..Self::default() }
+    }
+
     pub(super) fn push(&mut self, token: CommitToken, values: Vec<Commit>) {
         self.waiting.push_back((token, values));
     }
 
     /// Hears the answer to the commit on its way, and sends the one whose turn it is.
     pub(super) fn turn(&mut self, group: &mut Group, fetcher: &Fetcher, events: &mut Vec<SourceEvent>) {
-        let is_current = |value: &Commit| fetcher.epoch(&value.partition) == Some(value.epoch);
+        let ignores = self.ignores_epochs;
+        let is_current = |value: &Commit| ignores || fetcher.epoch(&value.partition) == Some(value.epoch);
         if let Some((token, values, call)) = self.sent.take() {
             let answer = match group.coordinator.hear(call) {
                 Heard::Nothing => {

@@ -49,6 +49,8 @@ pub struct MemberOptions {
     pub metadata_every: Duration,
     /// `fetch.wait.max.ms`.
     pub fetch_wait: Duration,
+    /// Sends commits whatever assignment they were reached under, which no client of the product does.
+    pub ignores_epochs: bool,
 }
 
 /// The version of the subscription, the first that tells the generation.

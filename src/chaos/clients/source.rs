@@ -69,7 +69,8 @@ pub struct SimSource {
     any: Link,
     last_epoch: u64,
     group_is_new: bool,
-    ends: Option<Ends>,
+    /// Questions about ends that are not told yet.
+    ends: Vec<Ends>,
     polled: Instant,
 }
 
@@ -80,7 +81,7 @@ impl SimSource {
         Self {
             group: Group::new(options.clone(), &host),
             fetcher: Fetcher::new(&host, options.fetch_wait),
-            commits: Commits::default(),
+            commits: Commits::new(options.ignores_epochs),
             wishes: VecDeque::new(),
             happenings: Vec::new(),
             asking: None,
@@ -89,7 +90,7 @@ impl SimSource {
             any: host.link(),
             last_epoch: 0,
             group_is_new: true,
-            ends: None,
+            ends: Vec::new(),
             polled: host.now(),
             host,
             options,
@@ -215,8 +216,8 @@ impl SimSource {
     fn ask_ends(&mut self, partitions: &[TopicPartition]) -> Option<Vec<Watermarks>> {
         let now = self.host.now();
         // An old answer is none.
-        let is_it = |ends: &Ends| ends.partitions == partitions && now - ends.asked <= PATIENCE;
-        if !self.ends.as_ref().is_some_and(is_it) {
+        self.ends.retain(|ends| now - ends.asked <= PATIENCE);
+        if !self.ends.iter().any(|ends| ends.partitions == partitions) {
             if !self.any.is_ready() {
                 return None;
             }
@@ -225,16 +226,17 @@ impl SimSource {
                 self.any.ask(LIST_OFFSETS, request.into(), PATIENCE)
             };
             let calls = [ask(EARLIEST), ask(LATEST)];
-            self.ends = Some(Ends { asked: now, partitions: partitions.to_vec(), calls, answers: [None, None] });
+            self.ends.push(Ends { asked: now, partitions: partitions.to_vec(), calls, answers: [None, None] });
         }
-        let mut ends = self.ends.take()?;
+        let at = self.ends.iter().position(|ends| ends.partitions == partitions)?;
+        let mut ends = self.ends.swap_remove(at);
         for (call, answer) in ends.calls.iter().zip(&mut ends.answers) {
             if answer.is_some() {
                 continue;
             }
             match self.any.hear(*call) {
                 Heard::Nothing => {
-                    self.ends = Some(ends);
+                    self.ends.push(ends);
                     return None;
                 }
                 Heard::Answer(ResponseKind::ListOffsets(found)) => {

@@ -2,7 +2,7 @@
 
 mod bugs;
 
-use super::{RunOptions, plan::Fault, run, shrink, substitutes::Substitutes};
+use super::{Bites, RunOptions, plan::Fault, run, shrink, substitutes::Substitutes};
 
 #[test]
 fn a_run_in_which_nothing_goes_wrong_delivers_everything_once() {
@@ -18,6 +18,63 @@ fn whatever_goes_wrong_nothing_is_lost() {
     for seed in 0..40 {
         let verdict = run(&RunOptions::new(seed));
         assert_eq!(verdict.failure, None, "seed {seed}: stormglass sim --seed {seed}");
+    }
+}
+
+#[test]
+fn processes_that_live_to_the_end_count_their_repeats_themselves() {
+    let of = |seed| run(&RunOptions { stores: Some(true), ..RunOptions::new(seed) });
+    let counted: Vec<_> = (0..100).filter_map(|seed| of(seed).counted).filter(|repeats| *repeats > 0).collect();
+    assert!(counted.len() >= 2, "{counted:?}");
+}
+
+#[test]
+fn every_kind_of_fault_is_noticed() {
+    let mut bites = Bites::default();
+    (0..200).for_each(|seed| bites.add(&run(&RunOptions::new(seed)).bites));
+    let faults = [
+        "Kill",
+        "Stop",
+        "Pause",
+        "Replace",
+        "Hang",
+        "Bolts",
+        "Cut Up",
+        "Cut Down",
+        "PauseBroker",
+        "CrashBroker",
+        "CrashBroker, unflushed",
+        "MoveCoordinator Groups",
+        "MoveCoordinator Transactions",
+        "TimeOutTransactions",
+        "Compact",
+        "DeleteRecords",
+        "DeleteRecords, unread",
+        "MakeAnew",
+        "Expel",
+        "Grow",
+    ];
+    let mishaps = ["Refuse", "Deny", "LoseRequest", "LoseResponse", "Delay", "Double", "Close"];
+    let apis = [
+        "Produce",
+        "Fetch",
+        "OffsetCommit",
+        "OffsetFetch",
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "FindCoordinator",
+        "Metadata",
+        "ListOffsets",
+        "InitProducerId",
+        "LeaveGroup",
+        "AddPartitionsToTxn",
+        "EndTxn",
+        "CreateTopics",
+        "DescribeConfigs",
+    ];
+    for what in faults.into_iter().chain(mishaps).chain(apis) {
+        assert!(bites.times(what) > 0, "{what} was never noticed: {bites:?}");
     }
 }
 

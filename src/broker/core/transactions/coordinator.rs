@@ -180,6 +180,18 @@ impl Transactions {
         self.known.values().map(Transaction::due).fold(self.expiry, Instant::min)
     }
 
+    /// A fault: every transaction that is open has lasted too long. How many.
+    pub(in crate::broker::core) fn time_out(&mut self, participants: &mut Participants<'_>, now: Instant) -> usize {
+        let open = self.known.values_mut().filter(|transaction| transaction.due() < Instant::FAR_FUTURE);
+        let mut count = 0;
+        for transaction in open {
+            transaction.fence();
+            end(transaction, false, self.epoch, participants, now);
+            count += 1;
+        }
+        count
+    }
+
     /// Aborts what has lasted too long, and fences its producer; forgets ids that nobody uses.
     pub(in crate::broker::core) fn tick(&mut self, participants: &mut Participants<'_>, now: Instant) {
         for transaction in self.known.values_mut().filter(|transaction| transaction.due() <= now) {

@@ -1,0 +1,101 @@
+//! Bugs in what a source says and is told.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    chaos::substitutes::Substitutes,
+    kafka::client::{
+        ClientError, Commit, CommitToken, NextOffset, Position, RecordBlock, SourceClient, SourceEvent, TopicPartition,
+        Watermarks,
+    },
+};
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum SourceBug {
+    CommitsOneTooFar,
+    StartsOneTooFar,
+    DropsARevoke,
+    AnswersARevokeItself,
+    DropsABlock,
+}
+
+struct BuggySource {
+    inner: Box<dyn SourceClient>,
+    bug: SourceBug,
+    blocks: u64,
+}
+
+impl SourceClient for BuggySource {
+    fn poll(&mut self, most: usize, wait: Duration, events: &mut Vec<SourceEvent>) -> Result<(), ClientError> {
+        self.inner.poll(most, wait, events)?;
+        match self.bug {
+            SourceBug::DropsARevoke => events.retain(|event| !matches!(event, SourceEvent::Revoked(_))),
+            SourceBug::AnswersARevokeItself => {
+                let before = events.len();
+                events.retain(|event| !matches!(event, SourceEvent::Revoked(_)));
+                (events.len()..before).try_for_each(|_| self.inner.unassign())?;
+            }
+            SourceBug::DropsABlock => events.retain(|event| {
+                self.blocks += u64::from(matches!(event, SourceEvent::Records(_)));
+                !matches!(event, SourceEvent::Records(_)) || !self.blocks.is_multiple_of(20)
+            }),
+            SourceBug::CommitsOneTooFar | SourceBug::StartsOneTooFar => {}
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, partitions: &[(TopicPartition, Position)]) -> Result<(), ClientError> {
+        let further = |(partition, position): &(TopicPartition, Position)| match position {
+            Position::At(next) if self.bug == SourceBug::StartsOneTooFar => {
+                (partition.clone(), Position::At(NextOffset(next.0 + 1)))
+            }
+            position => (partition.clone(), *position),
+        };
+        let partitions: Vec<_> = partitions.iter().map(further).collect();
+        self.inner.assign(&partitions)
+    }
+
+    fn unassign(&mut self) -> Result<(), ClientError> {
+        self.inner.unassign()
+    }
+
+    fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.inner.pause(partitions)
+    }
+
+    fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.inner.resume(partitions)
+    }
+
+    fn seek(&mut self, partition: &TopicPartition, to: Position, wait: Duration) -> Result<(), ClientError> {
+        self.inner.seek(partition, to, wait)
+    }
+
+    fn commit(&mut self, mut values: Vec<Commit>, token: CommitToken) {
+        for value in &mut values {
+            value.next.0 += i64::from(self.bug == SourceBug::CommitsOneTooFar);
+        }
+        self.inner.commit(values, token);
+    }
+
+    fn partitions(&mut self, wait: Duration) -> Result<Vec<TopicPartition>, ClientError> {
+        self.inner.partitions(wait)
+    }
+
+    fn watermarks(&mut self, partitions: &[TopicPartition], wait: Duration) -> Result<Vec<Watermarks>, ClientError> {
+        self.inner.watermarks(partitions, wait)
+    }
+
+    fn recycle(&mut self, block: RecordBlock) {
+        self.inner.recycle(block);
+    }
+
+    fn close(&mut self, wait: Duration) -> Result<(), ClientError> {
+        self.inner.close(wait)
+    }
+}
+
+pub(super) fn source(bug: SourceBug) -> Substitutes {
+    let around = move |inner| -> Box<dyn SourceClient> { Box::new(BuggySource { inner, bug, blocks: 0 }) };
+    Substitutes { source: Some(Arc::new(around)), ..Substitutes::default() }
+}
