@@ -187,11 +187,12 @@ impl Network {
         self.state().broker().add(rule);
     }
 
-    /// A direction of a host is cut for so long: its packets come afterwards.
+    /// A direction of a host is cut for so long: its packets come afterwards. If it is cut already, until the later end.
     pub(super) fn cut(&self, host: HostId, way: Way, span: Duration) {
         let mut state = self.state();
         let until = state.clock.now() + span;
-        state.cuts.insert((host, way as u8), until);
+        let end = state.cuts.entry((host, way as u8)).or_insert(until);
+        *end = until.max(*end);
     }
 
     /// What could be noticed of what went wrong here.

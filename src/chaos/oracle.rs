@@ -233,18 +233,20 @@ impl Oracle {
             self.read_changelog()?;
         }
         for (partition, now) in &found {
-            let before = self.committed.get(partition).map_or(0, |before| before.next);
-            if now.next < before {
-                if self.earlier.as_ref().is_some_and(|earlier| earlier.contains(&(*partition, now.clone()))) {
-                    continue;
-                }
+            let before = self.at_broker.get(partition).map_or(0, |before| before.next);
+            let came_late = |earlier: &HashSet<_>| earlier.contains(&(*partition, now.clone()));
+            if now.next < before && !self.earlier.as_ref().is_some_and(came_late) {
                 return Err(format!(
                     "{LINES}-{partition}: the committed offset went back from {before} to {}",
                     now.next
                 ));
             }
+            let highest = self.committed.get(partition).map_or(0, |highest| highest.next);
+            if now.next < highest {
+                continue;
+            }
             let of = self.fed.get(partition).map(Vec::as_slice).unwrap_or_default();
-            let (from, to) = (usize::try_from(before).unwrap_or(0), usize::try_from(now.next).unwrap_or(0));
+            let (from, to) = (usize::try_from(highest).unwrap_or(0), usize::try_from(now.next).unwrap_or(0));
             let Some(passed) = of.get(from..to) else {
                 return Err(format!("{LINES}-{partition}: {} is committed, beyond the end", now.next));
             };
