@@ -6,3 +6,4 @@ mod failures;
 mod rebalance;
 mod sink;
 mod source;
+mod stores;

@@ -11,7 +11,6 @@ use crate::{
         format::{Decoder, Format},
     },
     metrics::DeadLetterReason,
-    state::{CommittedStart, OffsetRanges, SourcePosition, SourceStart},
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
 };
 
@@ -394,46 +393,6 @@ fn at_most_once_does_not_repeat_what_at_least_once_had_done() {
     let mut bench = Bench::with(&broker, KafkaSpoutOptions::default(), Delivery::AtMostOnce);
     assert_eq!(texts(&bench.drain()), ["line 0", "line 1", "line 2", "line 5", "line 6", "line 8", "line 9"]);
     assert_eq!((bench.commit_now(), bench.committed(0)), (CommitState::Done, Some(10)));
-}
-
-#[test]
-fn what_is_committed_is_known_before_anything_is_emitted() {
-    let broker = FakeBroker::with_lines(5);
-    broker.produce(1, Some(b"other"));
-    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
-    assert_eq!(bench.spout.begins_at(bench.now).unwrap(), None);
-    let outs = bench.drain();
-    [0, 2].iter().for_each(|at| bench.ack(&outs[*at]));
-    assert_eq!(bench.commit_now(), CommitState::Done);
-    broker.get().committed.remove(&tp(1));
-
-    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
-    let mut starts = None;
-    for _ in 0..3 {
-        let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
-        starts = bench.spout.begins_at(bench.now).unwrap();
-    }
-    let mut done = OffsetRanges::new();
-    done.push(2, 3);
-    let committed = Some(CommittedStart { next: 1, done: done.clone(), commit: Some(1) });
-    let start =
-        |partition, committed| SourceStart { source: "lines".into(), topic: "lines".into(), partition, committed };
-    assert_eq!(starts, Some(vec![start(0, committed), start(1, None)]));
-
-    let outs = bench.drain();
-    bench.ack(&outs[0]);
-    bench.freeze();
-    let position = |partition, next, done: &OffsetRanges, started, committed| SourcePosition {
-        source: "lines".into(),
-        topic: "lines".into(),
-        partition,
-        next,
-        done: done.clone(),
-        started,
-        committed,
-    };
-    let frozen = [position(0, 3, &OffsetRanges::new(), 5, Some(1)), position(1, 0, &OffsetRanges::new(), 1, None)];
-    assert_eq!(bench.spout.frozen().unwrap(), frozen);
 }
 
 /// Retention has deleted what lies below `low`.
