@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use super::source::{MayJoin, joins_when};
 use crate::{
     chaos::{
         pipeline::{COUNTS, GROUP, REMEMBER, SEEN},
@@ -13,7 +14,7 @@ use crate::{
     },
     kafka::{
         ChangelogOptions,
-        client::{ClientError, Commit, CommitToken, Position, SourceClient, SourceEvent, TopicPartition, Watermarks},
+        client::{ClientError, SourceClient},
         scan::{ScanClient, ScanRecord},
     },
 };
@@ -97,60 +98,6 @@ impl ScanClient for Shared {
     }
 }
 
-/// Joins when the changelog was read.
-struct LateSource {
-    inner: Box<dyn SourceClient>,
-    changelog: Option<Shared>,
-}
-
-impl SourceClient for LateSource {
-    fn poll(&mut self, most: usize, wait: Duration, events: &mut Vec<SourceEvent>) -> Result<(), ClientError> {
-        if let Some(changelog) = &self.changelog {
-            if !changelog.early().read_ahead() {
-                return Ok(());
-            }
-            self.changelog = None;
-        }
-        self.inner.poll(most, wait, events)
-    }
-
-    fn assign(&mut self, partitions: &[(TopicPartition, Position)]) -> Result<(), ClientError> {
-        self.inner.assign(partitions)
-    }
-
-    fn unassign(&mut self) -> Result<(), ClientError> {
-        self.inner.unassign()
-    }
-
-    fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
-        self.inner.pause(partitions)
-    }
-
-    fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
-        self.inner.resume(partitions)
-    }
-
-    fn seek(&mut self, partition: &TopicPartition, to: Position, wait: Duration) -> Result<(), ClientError> {
-        self.inner.seek(partition, to, wait)
-    }
-
-    fn commit(&mut self, values: Vec<Commit>, token: CommitToken) {
-        self.inner.commit(values, token);
-    }
-
-    fn partitions(&mut self, wait: Duration) -> Result<Vec<TopicPartition>, ClientError> {
-        self.inner.partitions(wait)
-    }
-
-    fn watermarks(&mut self, partitions: &[TopicPartition], wait: Duration) -> Result<Vec<Watermarks>, ClientError> {
-        self.inner.watermarks(partitions, wait)
-    }
-
-    fn close(&mut self, wait: Duration) -> Result<(), ClientError> {
-        self.inner.close(wait)
-    }
-}
-
 /// The clients of a changelog are made before its source.
 pub(super) fn restores_before_it_joins() -> Substitutes {
     let newest: Arc<Mutex<Option<Shared>>> = Arc::default();
@@ -163,7 +110,7 @@ pub(super) fn restores_before_it_joins() -> Substitutes {
     };
     let source = move |inner| -> Box<dyn SourceClient> {
         let changelog = newest.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Box::new(LateSource { inner, changelog })
+        joins_when(inner, changelog.map(|changelog| -> MayJoin { Box::new(move || changelog.early().read_ahead()) }))
     };
     Substitutes { scan: Some(Arc::new(scan)), source: Some(Arc::new(source)), ..Substitutes::default() }
 }

@@ -19,34 +19,48 @@ pub(super) enum SourceBug {
     DropsABlock,
 }
 
+/// Whether a client may join its group by now.
+pub(super) type MayJoin = Box<dyn FnMut() -> bool + Send>;
+
 struct BuggySource {
     inner: Box<dyn SourceClient>,
-    bug: SourceBug,
+    bug: Option<SourceBug>,
     blocks: u64,
+    /// Nothing is polled before, and so nothing joins.
+    may_join: Option<MayJoin>,
+}
+
+/// A source whose only bug is when it joins.
+pub(super) fn joins_when(inner: Box<dyn SourceClient>, may_join: Option<MayJoin>) -> Box<dyn SourceClient> {
+    Box::new(BuggySource { inner, bug: None, blocks: 0, may_join })
 }
 
 impl SourceClient for BuggySource {
     fn poll(&mut self, most: usize, wait: Duration, events: &mut Vec<SourceEvent>) -> Result<(), ClientError> {
+        if self.may_join.as_mut().is_some_and(|may_join| !may_join()) {
+            return Ok(());
+        }
+        self.may_join = None;
         self.inner.poll(most, wait, events)?;
         match self.bug {
-            SourceBug::DropsARevoke => events.retain(|event| !matches!(event, SourceEvent::Revoked(_))),
-            SourceBug::AnswersARevokeItself => {
+            Some(SourceBug::DropsARevoke) => events.retain(|event| !matches!(event, SourceEvent::Revoked(_))),
+            Some(SourceBug::AnswersARevokeItself) => {
                 let before = events.len();
                 events.retain(|event| !matches!(event, SourceEvent::Revoked(_)));
                 (events.len()..before).try_for_each(|_| self.inner.unassign())?;
             }
-            SourceBug::DropsABlock => events.retain(|event| {
+            Some(SourceBug::DropsABlock) => events.retain(|event| {
                 self.blocks += u64::from(matches!(event, SourceEvent::Records(_)));
                 !matches!(event, SourceEvent::Records(_)) || !self.blocks.is_multiple_of(20)
             }),
-            SourceBug::CommitsOneTooFar | SourceBug::StartsOneTooFar => {}
+            Some(SourceBug::CommitsOneTooFar | SourceBug::StartsOneTooFar) | None => {}
         }
         Ok(())
     }
 
     fn assign(&mut self, partitions: &[(TopicPartition, Position)]) -> Result<(), ClientError> {
         let further = |(partition, position): &(TopicPartition, Position)| match position {
-            Position::At(next) if self.bug == SourceBug::StartsOneTooFar => {
+            Position::At(next) if self.bug == Some(SourceBug::StartsOneTooFar) => {
                 (partition.clone(), Position::At(NextOffset(next.0 + 1)))
             }
             position => (partition.clone(), *position),
@@ -73,7 +87,7 @@ impl SourceClient for BuggySource {
 
     fn commit(&mut self, mut values: Vec<Commit>, token: CommitToken) {
         for value in &mut values {
-            value.next.0 += i64::from(self.bug == SourceBug::CommitsOneTooFar);
+            value.next.0 += i64::from(self.bug == Some(SourceBug::CommitsOneTooFar));
         }
         self.inner.commit(values, token);
     }
@@ -96,6 +110,8 @@ impl SourceClient for BuggySource {
 }
 
 pub(super) fn source(bug: SourceBug) -> Substitutes {
-    let around = move |inner| -> Box<dyn SourceClient> { Box::new(BuggySource { inner, bug, blocks: 0 }) };
+    let around = move |inner| -> Box<dyn SourceClient> {
+        Box::new(BuggySource { inner, bug: Some(bug), blocks: 0, may_join: None })
+    };
     Substitutes { source: Some(Arc::new(around)), ..Substitutes::default() }
 }
