@@ -64,9 +64,9 @@ pub(super) struct Oracle {
     /// Words as they are remembered, and how often each is counted.
     remembered: Lineages,
     counts: BTreeMap<Word, u64>,
-    /// What the broker has, and the highest that it had.
+    /// What the broker has committed of each partition, and the highest that it had.
     at_broker: BTreeMap<i32, Committed>,
-    committed: BTreeMap<i32, Committed>,
+    highest: BTreeMap<i32, i64>,
     /// Everything that was committed, if commits may come late.
     earlier: Option<HashSet<(i32, Committed)>>,
     position: Option<Position>,
@@ -91,7 +91,7 @@ impl Oracle {
             remembered: Lineages::default(),
             counts: BTreeMap::new(),
             at_broker: BTreeMap::new(),
-            committed: BTreeMap::new(),
+            highest: BTreeMap::new(),
             earlier: late.then(HashSet::new),
             position: None,
             deleted: BTreeSet::new(),
@@ -114,14 +114,14 @@ impl Oracle {
     pub(super) fn delete_input(&mut self, partition: i32, uncommitted: i64) -> Result<Option<usize>, String> {
         self.commit()?;
         self.read_words()?;
-        let (Some(committed), Some(of)) = (self.committed.get(&partition), self.fed.get(&partition)) else {
+        let (Some(&committed), Some(of)) = (self.highest.get(&partition), self.fed.get(&partition)) else {
             return Ok(None);
         };
-        let below = (committed.next + uncommitted).min(i64::try_from(of.len()).unwrap_or(0));
+        let below = (committed + uncommitted).min(i64::try_from(of.len()).unwrap_or(0));
         if !delete_records(&self.network, LINES, partition, below) {
             return Ok(None);
         }
-        let read = usize::try_from(committed.next).unwrap_or(0)..usize::try_from(below).unwrap_or(0);
+        let read = usize::try_from(committed).unwrap_or(0)..usize::try_from(below).unwrap_or(0);
         let unread = of.get(read).unwrap_or_default();
         self.deleted.extend(unread);
         Ok(Some(unread.len()))
@@ -164,7 +164,7 @@ impl Oracle {
     /// Whether everything that was fed is committed.
     pub(super) fn is_all_committed(&self) -> bool {
         self.fed.iter().all(|(partition, records)| {
-            self.committed.get(partition).is_some_and(|found| found.next >= i64::try_from(records.len()).unwrap_or(0))
+            self.highest.get(partition).is_some_and(|next| *next >= i64::try_from(records.len()).unwrap_or(0))
         })
     }
 
@@ -241,7 +241,7 @@ impl Oracle {
                     now.next
                 ));
             }
-            let highest = self.committed.get(partition).map_or(0, |highest| highest.next);
+            let highest = self.highest.get(partition).copied().unwrap_or(0);
             if now.next < highest {
                 continue;
             }
@@ -264,7 +264,7 @@ impl Oracle {
                     ));
                 }
             }
-            self.committed.insert(*partition, now.clone());
+            self.highest.insert(*partition, now.next);
         }
         if let Some(earlier) = &mut self.earlier {
             earlier.extend(found.iter().map(|(partition, now)| (*partition, now.clone())));

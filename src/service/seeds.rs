@@ -11,8 +11,7 @@ use std::{
 const AHEAD: usize = 16;
 
 /// Calls `run` for every seed, on so many threads, and `tell` with what came of it, in the order of the seeds; after an error
-/// of `tell` nothing more is begun. Of `jobs` threads each has every
-/// `jobs`-th seed, so that what they find need not be sorted.
+/// of `tell` nothing more is begun. Of `jobs` threads each has every `jobs`-th seed, so that what they find need not be sorted.
 ///
 /// # Errors
 /// The one of `tell`.

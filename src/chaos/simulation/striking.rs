@@ -25,7 +25,22 @@ impl Simulation {
         let network = self.setting.network.clone();
         match fault {
             Fault::PauseBroker { span } => network.pause_broker(span),
-            Fault::CrashBroker { .. } | Fault::DeleteRecords { .. } | Fault::MakeAnew => self.lose(&fault, &network)?,
+            Fault::CrashBroker { down, unflushed } => {
+                network.crash_broker(down);
+                // What is lost for good goes out of the books; here and below.
+                let lost = self.oracle.lose_output(unflushed)?;
+                self.bites.note("CrashBroker, unflushed", lost > 0);
+            }
+            Fault::DeleteRecords { partition, uncommitted } => {
+                let unread = self.oracle.delete_input(partition, uncommitted)?;
+                self.bites.note("DeleteRecords", unread.is_some());
+                self.bites.note("DeleteRecords, unread", unread > Some(0));
+            }
+            Fault::MakeAnew => {
+                self.oracle.output_is_made_anew()?;
+                make_anew(&network, WORDS);
+                self.bites.note("MakeAnew", true);
+            }
             Fault::MoveCoordinator { what, span } => {
                 self.bites.note(format!("MoveCoordinator {what:?}"), true);
                 network.move_coordinator(what, span);
@@ -76,28 +91,6 @@ impl Simulation {
         process.paused_until = now + span;
         self.ousted.push(process);
         slot.start_at = now;
-    }
-
-    /// What is lost for good goes out of the books first.
-    fn lose(&mut self, fault: &Fault, network: &Network) -> Result<(), String> {
-        match *fault {
-            Fault::CrashBroker { down, unflushed } => {
-                network.crash_broker(down);
-                let lost = self.oracle.lose_output(unflushed)?;
-                self.bites.note("CrashBroker, unflushed", lost > 0);
-            }
-            Fault::DeleteRecords { partition, uncommitted } => {
-                let unread = self.oracle.delete_input(partition, uncommitted)?;
-                self.bites.note("DeleteRecords", unread.is_some());
-                self.bites.note("DeleteRecords, unread", unread > Some(0));
-            }
-            _ => {
-                self.oracle.output_is_made_anew()?;
-                make_anew(network, WORDS);
-                self.bites.note("MakeAnew", true);
-            }
-        }
-        Ok(())
     }
 }
 
