@@ -3,24 +3,26 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
     time::{Duration, Instant},
 };
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use kafka_protocol::{
     error::{ParseResponseErrorCode as _, ResponseError},
     messages::{
-        ApiVersionsRequest, FetchRequest, ProduceRequest, RequestHeader, ResponseHeader, TopicName,
+        ApiVersionsRequest, FetchRequest, ProduceRequest, TopicName,
         fetch_request::{FetchPartition, FetchTopic},
         produce_request::{PartitionProduceData, TopicProduceData},
     },
-    protocol::{Decodable as _, Encodable as _, HeaderVersion, Request, StrBytes},
+    protocol::StrBytes,
     records::Compression,
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::broker::{Started, start};
+use crate::{
+    broker::{Started, start},
+    frames::{Made, Wire},
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,59 +34,19 @@ const OTHER_FILES: u64 = 500;
 
 const MIB: u64 = 1 << 20;
 
-/// A client that says what it is told to.
-struct Client(TcpStream);
+/// It is answered; returns how soon.
+fn is_served(client: &mut Wire) -> Duration {
+    let asked = Instant::now();
+    assert_eq!(client.ask(2, &ApiVersionsRequest::default()).error_code, 0);
+    asked.elapsed()
+}
 
-impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self(stream)
-    }
-
-    fn tell<R: Request>(&mut self, version: i16, request: &R) {
-        let mut frame = BytesMut::new();
-        frame.put_i32(0);
-        let header = RequestHeader::default().with_request_api_key(R::KEY).with_request_api_version(version);
-        header.encode(&mut frame, <R as HeaderVersion>::header_version(version)).unwrap();
-        request.encode(&mut frame, version).unwrap();
-        let length = i32::try_from(frame.len() - 4).unwrap();
-        frame[..4].copy_from_slice(&length.to_be_bytes());
-        self.0.write_all(&frame).unwrap();
-    }
-
-    fn hear<R: Request>(&mut self, version: i16) -> R::Response {
-        let mut length = [0; 4];
-        self.0.read_exact(&mut length).unwrap();
-        let mut frame = vec![0; usize::try_from(i32::from_be_bytes(length)).unwrap()];
-        self.0.read_exact(&mut frame).unwrap();
-        let mut frame = Bytes::from(frame);
-        ResponseHeader::decode(&mut frame, <R::Response as HeaderVersion>::header_version(version)).unwrap();
-        let response = R::Response::decode(&mut frame, version).unwrap();
-        assert_eq!(frame.remaining(), 0, "more than a response");
-        response
-    }
-
-    fn ask<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
-        self.tell(version, request);
-        self.hear::<R>(version)
-    }
-
-    /// It is answered; returns how soon.
-    fn is_served(&mut self) -> Duration {
-        let asked = Instant::now();
-        assert_eq!(self.ask(2, &ApiVersionsRequest::default()).error_code, 0);
-        asked.elapsed()
-    }
-
-    /// Writes a batch to partition 0 of `words`; the error, if there is one.
-    fn produce(&mut self, batch: Bytes) -> Option<ResponseError> {
-        let partition = PartitionProduceData::default().with_records(Some(batch));
-        let data = TopicProduceData::default().with_name(words()).with_partition_data(vec![partition]);
-        let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(30_000).with_topic_data(vec![data]);
-        self.ask(9, &request).responses[0].partition_responses[0].error_code.err()
-    }
+/// Writes a batch to partition 0 of `words`; the error, if there is one.
+fn produce(client: &mut Wire, batch: Bytes) -> Option<ResponseError> {
+    let partition = PartitionProduceData::default().with_records(Some(batch));
+    let data = TopicProduceData::default().with_name(words()).with_partition_data(vec![partition]);
+    let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(30_000).with_topic_data(vec![data]);
+    client.ask(9, &request).responses[0].partition_responses[0].error_code.err()
 }
 
 fn words() -> TopicName {
@@ -118,27 +80,27 @@ fn ten_thousand_connections_are_served() {
     let crowd = CROWD.min(open_files().saturating_sub(OTHER_FILES));
     eprintln!("{crowd} connections");
     let (broker, address) = start(&["--listen", "127.0.0.1:0", "--max-connections", &crowd.to_string()]);
-    let mut first = Client::connect(address);
-    first.is_served();
-    let mut others: Vec<Client> = Vec::new();
+    let mut first = Wire::open(address);
+    is_served(&mut first);
+    let mut others: Vec<Wire> = Vec::new();
     while others.len() as u64 + 1 < crowd {
         // No more at a time than the kernel keeps for a listener; a connection above that it begins anew after a second.
         let more = (crowd - 1 - others.len() as u64).min(100);
-        let mut more: Vec<_> = (0..more).map(|_| Client::connect(address)).collect();
-        more.iter_mut().for_each(|client| client.tell(2, &ApiVersionsRequest::default()));
+        let mut more: Vec<_> = (0..more).map(|_| Wire::open(address)).collect();
+        more.iter_mut().for_each(|client| client.tell(2, &ApiVersionsRequest::default()).unwrap());
         more.iter_mut().for_each(|client| assert_eq!(client.hear::<ApiVersionsRequest>(2).error_code, 0));
         others.extend(more);
     }
     // A hundred announce a request of 100 MiB and send a little of it.
     let hundredth = others.len().div_ceil(100);
     for other in others.iter_mut().step_by(hundredth) {
-        other.0.write_all(&(100_u32 << 20).to_be_bytes()).unwrap();
-        other.0.write_all(&[0; 50_000]).unwrap();
+        other.stream.write_all(&(100_u32 << 20).to_be_bytes()).unwrap();
+        other.stream.write_all(&[0; 50_000]).unwrap();
     }
     let mut rest = Vec::new();
-    let refused = Client::connect(address).0.read_to_end(&mut rest);
+    let refused = Wire::open(address).stream.read_to_end(&mut rest);
     assert!(refused.is_err() || rest.is_empty(), "one more is closed");
-    let mut waits: Vec<_> = (0..100).map(|_| first.is_served()).collect();
+    let mut waits: Vec<_> = (0..100).map(|_| is_served(&mut first)).collect();
     waits.sort_unstable();
     eprintln!("the first one is answered in {:?}, in {:?} at most", waits[50], waits[99]);
     takes_at_most(&broker, 300 * MIB);
@@ -173,63 +135,48 @@ fn bomb(codec: Compression) -> (u64, Bytes) {
 }
 
 /// A batch that says it has one record.
-fn batch(codec: Compression, packed: &[u8]) -> Bytes {
-    let mut signed = BytesMut::new();
-    signed.put_i16(codec as i16);
-    signed.put_i32(0);
-    signed.put_slice(&[0; 16]);
-    // No producer, no epoch, no sequence.
-    signed.put_slice(&[0xff; 14]);
-    signed.put_i32(1);
-    signed.put_slice(packed);
-    let mut bytes = BytesMut::new();
-    bytes.put_i64(0);
-    bytes.put_i32(i32::try_from(signed.len()).unwrap() + 9);
-    bytes.put_i32(-1);
-    bytes.put_u8(2);
-    bytes.put_u32(crc32c::crc32c(&signed));
-    bytes.put_slice(&signed);
-    bytes.freeze()
+fn batch(codec: Compression, records: &[u8]) -> Bytes {
+    Made { codec: codec as i16, last_offset_delta: 0, count: 1, records }.bytes()
 }
 
 #[test]
 fn a_batch_that_unpacks_to_gigabytes_is_refused() {
     let (broker, address) = start(&["--listen", "127.0.0.1:0", "--topic", "words"]);
-    let (mut hostile, mut other) = (Client::connect(address), Client::connect(address));
+    let (mut hostile, mut other) = (Wire::open(address), Wire::open(address));
     for codec in [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd] {
         let (unpacked, bomb) = bomb(codec);
         eprintln!("{codec:?}: {} bytes, unpacked {} MiB", bomb.len(), unpacked / MIB);
         for _ in 0..3 {
-            assert_eq!(hostile.produce(bomb.clone()), Some(ResponseError::InvalidRecord), "{codec:?}");
+            assert_eq!(produce(&mut hostile, bomb.clone()), Some(ResponseError::InvalidRecord), "{codec:?}");
         }
-        other.is_served();
+        is_served(&mut other);
     }
     // Where a batch may unpack to 64 MiB.
     takes_at_most(&broker, 256 * MIB);
-    assert_eq!(other.produce(batch(Compression::None, &[12, 0, 0, 0, 1, 0, 0])), None);
+    assert_eq!(produce(&mut other, batch(Compression::None, &[12, 0, 0, 0, 1, 0, 0])), None);
 }
 
 #[test]
 fn who_never_reads_takes_no_more_than_there_is_for_all() {
     const DEAF: usize = 200;
     let (broker, address) = start(&["--listen", "127.0.0.1:0", "--topic", "words"]);
-    let mut other = Client::connect(address);
+    let mut other = Wire::open(address);
     // A record of 900 KB, ten times: what each of them asks for.
     let value = vec![7; 900_000];
     let head = |number: usize| [number as u8 | 0x80, (number >> 7) as u8 | 0x80, (number >> 14) as u8];
     let length = 2 * value.len();
     let record = [&head(length + 2 * 8)[..], &[0, 0, 0, 1], &head(length), &value, &[0]].concat();
     for _ in 0..10 {
-        assert_eq!(other.produce(batch(Compression::None, &record)), None);
+        assert_eq!(produce(&mut other, batch(Compression::None, &record)), None);
     }
     let partition = FetchPartition::default().with_current_leader_epoch(-1).with_partition_max_bytes(50 << 20);
     let topic = FetchTopic::default().with_topic(words()).with_partitions(vec![partition]);
     let all = FetchRequest::default().with_replica_id((-1).into()).with_max_bytes(50 << 20).with_session_epoch(-1);
     let all = all.with_topics(vec![topic]);
-    let deaf: Vec<Client> = (0..DEAF)
+    let deaf: Vec<Wire> = (0..DEAF)
         .map(|_| {
-            let mut deaf = Client::connect(address);
-            (0..3).for_each(|_| deaf.tell(11, &all));
+            let mut deaf = Wire::open(address);
+            (0..3).for_each(|_| deaf.tell(11, &all).unwrap());
             deaf
         })
         .collect();
@@ -237,9 +184,9 @@ fn who_never_reads_takes_no_more_than_there_is_for_all() {
     let deadline = Instant::now() + PATIENCE;
     while peak(&broker).is_some_and(|peak| peak < 200 * MIB) {
         assert!(Instant::now() < deadline, "they do not even take what they may: {:?}", peak(&broker));
-        other.is_served();
+        is_served(&mut other);
     }
-    let slowest = (0..100).map(|_| other.is_served()).max();
+    let slowest = (0..100).map(|_| is_served(&mut other)).max();
     eprintln!("another client is answered in {slowest:?} at most");
     takes_at_most(&broker, 600 * MIB);
     drop(deaf);

@@ -7,6 +7,8 @@
 mod broker;
 mod cli;
 mod demo;
+#[path = "../../testcontainers/kafka/conformance/frames.rs"]
+mod frames;
 mod hostile;
 mod layering;
 mod sim;

@@ -1,6 +1,6 @@
 //! Batches that no client makes, and levels of isolation that there are not.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use kafka_protocol::{
     messages::{
         ListOffsetsRequest,
@@ -12,7 +12,9 @@ use libtest_mimic::Trial;
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::{
-    both, values,
+    both,
+    frames::Made,
+    values,
     wire::{Wire, Writer, packed, topic_name},
 };
 use crate::broker::{Broker, Isolation};
@@ -31,38 +33,6 @@ const CODECS: [Compression; 4] = [Compression::Gzip, Compression::Snappy, Compre
 
 /// INVALID_RECORD, for which librdkafka has no name.
 const INVALID_RECORD: i16 = 87;
-
-/// A batch with the header that its maker wants, and a checksum that is right.
-#[derive(Debug, Clone, Copy)]
-struct Made<'a> {
-    codec: i16,
-    last_offset_delta: i32,
-    count: i32,
-    /// As the codec packs it.
-    records: &'a [u8],
-}
-
-impl Made<'_> {
-    fn bytes(self) -> Bytes {
-        let mut signed = BytesMut::new();
-        signed.put_i16(self.codec);
-        signed.put_i32(self.last_offset_delta);
-        signed.put_i64(1_700_000_000_000);
-        signed.put_i64(1_700_000_000_000);
-        // Producer, its epoch and its sequence: none.
-        signed.put_slice(&[0xff; 14]);
-        signed.put_i32(self.count);
-        signed.put_slice(self.records);
-        let mut bytes = BytesMut::new();
-        bytes.put_i64(0);
-        bytes.put_i32(i32::try_from(signed.len()).unwrap() + 9);
-        bytes.put_i32(-1);
-        bytes.put_u8(2);
-        bytes.put_u32(crc32c::crc32c(&signed));
-        bytes.put_slice(&signed);
-        bytes.freeze()
-    }
-}
 
 /// A record of a byte, at this distance from the batch's offset.
 fn record(offset_delta: u8) -> [u8; 8] {

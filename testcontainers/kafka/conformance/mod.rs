@@ -6,6 +6,7 @@
 
 mod bad_batches;
 mod fencing;
+mod frames;
 mod groups;
 mod idempotence;
 mod isolation;

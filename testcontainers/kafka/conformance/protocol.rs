@@ -1,5 +1,7 @@
 //! What no well-behaved client sends; and a member that nobody drives.
 
+use std::io::Write as _;
+
 use kafka_protocol::{
     messages::{
         ApiKey, ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest, GroupId, HeartbeatRequest,
@@ -35,7 +37,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn api_versions_of_the_future_is_answered_in_the_first_version(broker: &Broker) {
     let mut wire = Wire::connect(broker);
-    wire.send(&[0, 18, 0, 99, 0, 0, 0, 8, 0, 1, b'x', 0, 0xde, 0xad]);
+    wire.send(&[0, 18, 0, 99, 0, 0, 0, 8, 0, 1, b'x', 0, 0xde, 0xad]).unwrap();
     let mut frame = wire.frame().expect("a response");
     assert_eq!(frame.split_to(4).as_ref(), [0, 0, 0, 8], "its correlation id");
     let answer = ApiVersionsResponse::decode(&mut frame, 0).expect("version 0");
@@ -62,7 +64,8 @@ fn what_is_no_request_closes_the_connection(broker: &Broker) {
     ];
     for (what, bytes) in cases {
         let mut wire = Wire::connect(broker);
-        wire.raw(bytes);
+        // The broker may close before it has read all: then that is what is seen next.
+        wire.stream.write_all(bytes).ok();
         assert!(wire.frame().is_none(), "{what}");
     }
 }
@@ -92,7 +95,7 @@ fn a_batch_that_is_none_is_refused(broker: &Broker) {
         ("half a head", good[..30].to_vec()),
     ] {
         let mut wire = Wire::connect(broker);
-        wire.tell(9, &produce(&topic, -1, bytes.into()));
+        wire.tell(9, &produce(&topic, -1, bytes.into())).ok();
         // An error or the end of the connection, and nothing is written.
         if let Some(frame) = wire.frame() {
             let code = i16::from_be_bytes(frame[frame.len() - 31..frame.len() - 29].try_into().unwrap());
@@ -122,7 +125,7 @@ fn an_unknown_partition_is_an_error_of_its_own(broker: &Broker) {
 fn a_batch_without_acknowledgement_has_no_response(broker: &Broker) {
     let topic = broker.topic("no-response", 1, &[]);
     let mut wire = Wire::connect(broker);
-    wire.tell(9, &produce(&topic, 0, batch(Writer::NOBODY, &["x"])));
+    wire.tell(9, &produce(&topic, 0, batch(Writer::NOBODY, &["x"]))).unwrap();
     // The next response is that of the next request.
     let answer = wire.produce(&topic, batch(Writer::NOBODY, &["y"]));
     assert_eq!((answer.error_code, answer.base_offset), (0, 1));

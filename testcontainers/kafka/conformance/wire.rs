@@ -1,24 +1,19 @@
-//! The protocol without a client: requests exactly as a trial wants them, and error codes exactly as they come.
+//! The protocol without a client: what trials ask of a broker by it, with error codes exactly as they come.
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-};
-
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use kafka_protocol::{
     messages::{
-        ApiKey, BrokerId, FetchRequest, FetchResponse, InitProducerIdRequest, ProduceRequest, ProducerId,
-        RequestHeader, ResponseHeader, TopicName, TransactionalId,
+        BrokerId, FetchRequest, FetchResponse, InitProducerIdRequest, ProduceRequest, ProducerId, TopicName,
+        TransactionalId,
         fetch_request::{FetchPartition, FetchTopic},
         produce_request::{PartitionProduceData, TopicProduceData},
         produce_response::PartitionProduceResponse,
     },
-    protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes},
+    protocol::StrBytes,
     records::{Compression, Record, RecordBatchEncoder, RecordEncodeOptions, TimestampType},
 };
 
-use super::PATIENCE;
+pub use super::frames::Wire;
 use crate::broker::Broker;
 
 pub fn text(value: &str) -> StrBytes {
@@ -29,68 +24,9 @@ pub fn topic_name(value: &str) -> TopicName {
     TopicName(text(value))
 }
 
-/// One connection.
-#[derive(Debug)]
-pub struct Wire {
-    stream: TcpStream,
-    correlation: i32,
-}
-
 impl Wire {
     pub fn connect(broker: &Broker) -> Self {
-        let stream = TcpStream::connect(broker.bootstrap()).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
-        Self { stream, correlation: 0 }
-    }
-
-    /// Sends a request and reads its response.
-    pub fn ask<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
-        self.tell(version, request);
-        let mut frame = self.frame().expect("a response");
-        let api = ApiKey::try_from(R::KEY).expect("an API");
-        let header = ResponseHeader::decode(&mut frame, api.response_header_version(version)).expect("a header");
-        assert_eq!(header.correlation_id, self.correlation, "the response to another request");
-        let response = R::Response::decode(&mut frame, version).expect("a response");
-        assert_eq!(frame.remaining(), 0, "more than a response: {api:?}");
-        response
-    }
-
-    /// Only sends it.
-    pub fn tell<R: Request>(&mut self, version: i16, request: &R) {
-        self.correlation += 1;
-        let header = RequestHeader::default()
-            .with_request_api_key(R::KEY)
-            .with_request_api_version(version)
-            .with_correlation_id(self.correlation)
-            .with_client_id(Some(text("conformance")));
-        let mut frame = BytesMut::new();
-        header.encode(&mut frame, <R as HeaderVersion>::header_version(version)).expect("a header");
-        request.encode(&mut frame, version).expect("a request");
-        self.send(&frame);
-    }
-
-    /// Sends bytes with their length before them.
-    pub fn send(&mut self, bytes: &[u8]) {
-        let mut frame = BytesMut::with_capacity(bytes.len() + 4);
-        frame.put_u32(bytes.len().try_into().expect("a length"));
-        frame.put_slice(bytes);
-        self.raw(&frame);
-    }
-
-    /// Sends bytes as they are.
-    pub fn raw(&mut self, bytes: &[u8]) {
-        // The broker may close before it has read all: then that is what is seen next.
-        drop(self.stream.write_all(bytes));
-    }
-
-    /// The next response as it comes; `None`: the broker has closed the connection.
-    pub fn frame(&mut self) -> Option<Bytes> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length).ok()?;
-        let mut frame = vec![0; i32::from_be_bytes(length).try_into().expect("a length")];
-        self.stream.read_exact(&mut frame).ok()?;
-        Some(frame.into())
+        Self::open(broker.bootstrap())
     }
 
     /// A new producer id with its epoch.
