@@ -117,6 +117,14 @@ impl Link {
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
     }
 
+    /// Closes the connection behind the answer to a call, or when it was waited for as long as that.
+    pub(super) fn close_after(&mut self, Call(last): Call, patience: Duration) {
+        if let Some(connection) = self.connection.take() {
+            self.host.network().disconnect_after(connection, last, patience);
+        }
+        self.open.clear();
+    }
+
     /// Closes the connection behind what was sent.
     pub(super) fn close(&mut self) {
         if let Some(connection) = self.connection.take() {

@@ -33,7 +33,10 @@ pub enum Way {
 
 /// What a packet holds.
 enum Packet {
-    Request(Box<Request>),
+    Request {
+        request: Box<Request>,
+        sent: Instant,
+    },
     Response(Box<Response>),
     /// The host has closed the connection.
     Gone(ConnectionId),
@@ -48,6 +51,8 @@ struct Connection {
     last: [Instant; 2],
     inbox: VecDeque<Response>,
     closed: bool,
+    /// The host waits for the answer to this last request only, and closes then.
+    last_request: Option<i32>,
 }
 
 struct State {
@@ -114,15 +119,17 @@ impl Network {
         let mut state = self.state();
         let id = ConnectionId(state.next_connection);
         state.next_connection += 1;
-        let connection = Connection { host, last: [Instant::ZERO; 2], inbox: VecDeque::new(), closed: false };
+        let connection =
+            Connection { host, last: [Instant::ZERO; 2], inbox: VecDeque::new(), closed: false, last_request: None };
         state.connections.insert(id, connection);
         id
     }
 
     /// Sends a request.
     pub(super) fn send(&self, request: Request) {
-        let connection = request.connection;
-        self.state().post(connection, Way::Up, Packet::Request(Box::new(request)));
+        let (connection, mut state) = (request.connection, self.state());
+        let packet = Packet::Request { request: Box::new(request), sent: state.clock.now() };
+        state.post(connection, Way::Up, packet);
     }
 
     /// The next response on a connection; `Err` once the broker has closed it.
@@ -143,11 +150,22 @@ impl Network {
         state.connections.remove(&connection);
     }
 
-    /// Closes every connection of a host, as the death of its process does.
+    /// Closes a connection behind the answer to this request, or when it was waited for as long as that.
+    pub(super) fn disconnect_after(&self, connection: ConnectionId, correlation: i32, patience: Duration) {
+        let mut state = self.state();
+        let key = (state.clock.now() + patience, state.next_packet);
+        let Some(open) = state.connections.get_mut(&connection) else { return };
+        open.last_request = Some(correlation);
+        state.packets.insert(key, Packet::Gone(connection));
+        state.next_packet += 1;
+    }
+
+    /// Closes every connection of a host, as the end of its process does. What it still waits for is waited for by its end.
     pub(super) fn disconnect_all(&self, host: HostId) {
         let open: Vec<_> = {
             let state = self.state();
-            state.connections.iter().filter(|(_, c)| c.host == host).map(|(id, _)| *id).collect()
+            let of_host = state.connections.iter().filter(|(_, c)| c.host == host && c.last_request.is_none());
+            of_host.map(|(id, _)| *id).collect()
         };
         open.into_iter().for_each(|connection| self.disconnect(connection));
     }
@@ -159,18 +177,21 @@ impl Network {
         packet.min(state.broker_due().max(state.paused_until))
     }
 
-    /// Delivers what has arrived by now, and lets the broker do what is due. Adds the hosts that something came for. True as
-    /// soon as offsets may have been committed: then there may be more to deliver.
-    pub(super) fn deliver(&self, woken: &mut Vec<HostId>) -> bool {
+    /// Delivers what has arrived by now, and lets the broker do what is due. Adds the hosts that something came for. As soon as
+    /// offsets may have been committed, when the request was sent: then there may be more to deliver.
+    pub(super) fn deliver(&self, woken: &mut Vec<HostId>) -> Option<Instant> {
         let mut state = self.state();
         let now = state.clock.now();
         while let Some(entry) = state.packets.first_entry().filter(|entry| entry.key().0 <= now) {
             let packet = entry.remove();
-            let commits = matches!(&packet, Packet::Request(request) if request.api == ApiKey::OffsetCommit);
+            let commit = match &packet {
+                Packet::Request { request, sent } if request.api == ApiKey::OffsetCommit => Some(*sent),
+                Packet::Request { .. } | Packet::Response(_) | Packet::Gone(_) | Packet::Closed(_) => None,
+            };
             state.arrive(packet, now);
-            if commits {
+            if commit.is_some() {
                 woken.append(&mut state.woken);
-                return true;
+                return commit;
             }
         }
         if now >= state.paused_until && state.broker_due() <= now {
@@ -179,7 +200,7 @@ impl Network {
             state.carry_out(effects);
         }
         woken.append(&mut state.woken);
-        false
+        None
     }
 
     /// From now on this goes wrong.
@@ -252,7 +273,7 @@ impl Network {
             state.broker().disconnected(connection);
             state.post(connection, Way::Down, Packet::Closed(connection));
         }
-        let lost = |packet: &Packet| matches!(packet, Packet::Request(_) | Packet::Response(_));
+        let lost = |packet: &Packet| matches!(packet, Packet::Request { .. } | Packet::Response(_));
         state.packets.retain(|_, packet| !lost(packet));
     }
 
@@ -306,17 +327,17 @@ impl State {
 
     fn arrive(&mut self, packet: Packet, now: Instant) {
         match packet {
-            Packet::Request(request) if now < self.paused_until => {
+            Packet::Request { request, sent } if now < self.paused_until => {
                 // It lies in the broker's socket meanwhile.
                 self.bites.note("PauseBroker", true);
-                self.packets.insert((self.paused_until, self.next_packet), Packet::Request(request));
+                self.packets.insert((self.paused_until, self.next_packet), Packet::Request { request, sent });
                 self.next_packet += 1;
             }
-            Packet::Request(request) if now < self.down_until => {
+            Packet::Request { request, .. } if now < self.down_until => {
                 let connection = request.connection;
                 self.post(connection, Way::Down, Packet::Closed(connection));
             }
-            Packet::Request(request) => {
+            Packet::Request { request, .. } => {
                 self.log.request(now, &request);
                 let mut effects = std::mem::take(&mut self.effects);
                 self.broker().handle(*request, now, &mut effects);
@@ -325,11 +346,18 @@ impl State {
             Packet::Response(response) => {
                 if let Some(open) = self.connections.get_mut(&response.connection) {
                     self.log.response(now, &response);
+                    if open.last_request == Some(response.correlation) {
+                        self.post(response.connection, Way::Up, Packet::Gone(response.connection));
+                        return;
+                    }
                     open.inbox.push_back(*response);
                     self.woken.push(open.host);
                 }
             }
-            Packet::Gone(connection) => self.broker().disconnected(connection),
+            Packet::Gone(connection) => {
+                self.connections.remove(&connection);
+                self.broker().disconnected(connection);
+            }
             Packet::Closed(connection) => {
                 if let Some(open) = self.connections.get_mut(&connection) {
                     open.closed = true;

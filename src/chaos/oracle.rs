@@ -5,8 +5,9 @@
 //! 2. No offset is committed before everything below it has arrived, and, where there are stores, is in the changelog.
 //! 3. Committed offsets and the changelog's commit numbers never go back, and no flush stands before what is committed. But
 //!    where requests are held back, a commit may come late that was sent again over another connection: then an offset goes
-//!    back to what was committed before, to the letter.
-//! 4. Nothing arrives that was not fed, and nothing twice where nothing went wrong.
+//!    back to what was committed before, to the letter, by a request that was sent before the one that it undoes.
+//! 4. Nothing arrives that was not fed, and nothing twice where nothing went wrong; but where a process has no time left to
+//!    finish, no more than it says at its end.
 //! 5. The processes' own count of repeats is right where they live to the end; where they do not, what is counted in the
 //!    stores more than once was counted or announced.
 
@@ -17,9 +18,10 @@ use super::{
     pipeline::{COUNTS, GROUP, LINES, REMEMBER, SEEN, WORDS},
     process::Told,
     view::{Committed, committed, delete_records, end, partitions, read_on},
-    words::{Lineages, Word, lineage},
+    words::{Lineages, WORDS_OF_A_LINE, Word, lineage},
 };
 use crate::{
+    clock::Instant,
     kafka::{ChangelogOptions, LINEAGE_HEADER},
     state::{Position, RecordKey, SourcePosition, StateKey, StateValue},
 };
@@ -64,8 +66,9 @@ pub(super) struct Oracle {
     /// Words as they are remembered, and how often each is counted.
     remembered: Lineages,
     counts: BTreeMap<Word, u64>,
-    /// What the broker has committed of each partition, and the highest that it had.
+    /// What the broker has committed of each partition, when the request for it was sent, and the highest that it had.
     at_broker: BTreeMap<i32, Committed>,
+    sent: BTreeMap<i32, Instant>,
     highest: BTreeMap<i32, i64>,
     /// Everything that was committed, if commits may come late.
     earlier: Option<HashSet<(i32, Committed)>>,
@@ -91,6 +94,7 @@ impl Oracle {
             remembered: Lineages::default(),
             counts: BTreeMap::new(),
             at_broker: BTreeMap::new(),
+            sent: BTreeMap::new(),
             highest: BTreeMap::new(),
             earlier: late.then(HashSet::new),
             position: None,
@@ -111,8 +115,13 @@ impl Oracle {
 
     /// Deletes records of the input: all that are committed, and so many that are not. How many may be missing now at most;
     /// `None`: nothing was deleted.
-    pub(super) fn delete_input(&mut self, partition: i32, uncommitted: i64) -> Result<Option<usize>, String> {
-        self.commit()?;
+    pub(super) fn delete_input(
+        &mut self,
+        now: Instant,
+        partition: i32,
+        uncommitted: i64,
+    ) -> Result<Option<usize>, String> {
+        self.commit(now)?;
         self.read_words()?;
         let (Some(&committed), Some(of)) = (self.highest.get(&partition), self.fed.get(&partition)) else {
             return Ok(None);
@@ -221,8 +230,8 @@ impl Oracle {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// A commit has reached the broker.
-    pub(super) fn commit(&mut self) -> Result<(), String> {
+    /// A commit has reached the broker that was sent then.
+    pub(super) fn commit(&mut self, sent: Instant) -> Result<(), String> {
         let count = self.fed.keys().last().map_or(0, |last| last + 1);
         let Some(found) = committed(&self.network, GROUP, LINES, count) else { return Ok(()) };
         if found == self.at_broker {
@@ -233,8 +242,12 @@ impl Oracle {
             self.read_changelog()?;
         }
         for (partition, now) in &found {
-            let before = self.at_broker.get(partition).map_or(0, |before| before.next);
-            let came_late = |earlier: &HashSet<_>| earlier.contains(&(*partition, now.clone()));
+            let before = self.at_broker.get(partition);
+            let sent_before = if before == Some(now) { None } else { self.sent.insert(*partition, sent) };
+            let came_late = |earlier: &HashSet<_>| {
+                sent_before.is_some_and(|before| sent < before) && earlier.contains(&(*partition, now.clone()))
+            };
+            let before = before.map_or(0, |before| before.next);
             if now.next < before && !self.earlier.as_ref().is_some_and(came_late) {
                 return Err(format!(
                     "{LINES}-{partition}: the committed offset went back from {before} to {}",
@@ -302,8 +315,8 @@ impl Oracle {
     }
 
     /// The run is over. `calm`: nothing went wrong in it.
-    pub(super) fn finish(&mut self, calm: bool, told: &Told, counted: Option<u64>) -> Result<(), String> {
-        self.commit()?;
+    pub(super) fn finish(&mut self, now: Instant, calm: bool, told: &Told, counted: Option<u64>) -> Result<(), String> {
+        self.commit(now)?;
         self.read_words()?;
         complete((self.records, &self.deleted), &self.arrived, ("has not arrived", "has arrived"))?;
         if self.stores {
@@ -317,7 +330,9 @@ impl Oracle {
             }
         }
         let (again, _) = self.duplicates();
-        if calm && (again > 0 || self.counted_again() > 0) {
+        // Whoever runs out of time says what is not committed.
+        let announced = if told.cut_short > 0 { told.left_unfinished * WORDS_OF_A_LINE } else { 0 };
+        if calm && again.max(self.counted_again()) > announced {
             return Err(format!(
                 "{again} records came twice, {} were counted twice, and nothing went wrong",
                 self.counted_again()

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     metrics::{DuplicateOutcome, Metrics},
-    runtime::{EngineError, RunReport, SteppedRun},
+    runtime::{Ending, EngineError, RunReport, SteppedRun},
 };
 
 /// How soon a part that has worked is stepped again, and one that was called: in microseconds. A thread that is woken takes as
@@ -39,6 +39,8 @@ pub(super) struct Setting {
 pub(super) struct Told {
     pub(super) lives: u64,
     pub(super) restarts: u64,
+    /// Lives that were asked to stop and could not finish in time.
+    pub(super) cut_short: u64,
     /// Repeats that were counted.
     pub(super) duplicates: u64,
     /// Records of which it was said at starts that they may be repeated.
@@ -66,6 +68,7 @@ impl Told {
     pub(super) const fn add(&mut self, other: &Self) {
         self.lives += other.lives;
         self.restarts += other.restarts;
+        self.cut_short += other.cut_short;
         self.possible_repeats += other.possible_repeats;
         self.struck += other.struck;
     }
@@ -219,9 +222,12 @@ impl Process {
     /// What it has told so far, but for what its metrics count.
     pub(super) fn told(&self) -> Told {
         let report = self.run.report();
+        let is_cut_short =
+            matches!(self.run.outcome(), Some(Ok(over)) if matches!(over.ending, Ending::DrainTimedOut { .. }));
         Told {
             lives: 1,
             restarts: report.restarts,
+            cut_short: u64::from(is_cut_short),
             possible_repeats: report.restored.possible_repeats,
             struck: [&self.mischief.words, &self.mischief.remember].map(|strikes| strikes.struck()).iter().sum(),
             ..Told::default()

@@ -242,10 +242,10 @@ impl Simulation {
             }
             match what {
                 Due::Network => {
-                    let committed = self.setting.network.deliver(&mut woken);
+                    let commit = self.setting.network.deliver(&mut woken);
                     self.wake(&mut woken, now);
-                    if committed {
-                        self.oracle.commit()?;
+                    if let Some(sent) = commit {
+                        self.oracle.commit(sent)?;
                     }
                 }
                 Due::Fault => self.strike(now)?,
@@ -258,7 +258,7 @@ impl Simulation {
                         for process in self.ousted.drain(..) {
                             self.told.add(&process.told());
                         }
-                        return self.oracle.finish(self.calm, &self.told(), self.counted());
+                        return self.oracle.finish(now, self.calm, &self.told(), self.counted());
                     }
                 }
             }

@@ -74,6 +74,9 @@ pub(super) fn lineage(digits: &[u8]) -> Option<u64> {
     if digits.len() == 16 { digits.iter().try_fold(0, put) } else { None }
 }
 
+/// How many words a line has.
+pub(super) const WORDS_OF_A_LINE: u64 = 2;
+
 /// Appends the line of a record: a word that many have, and one that is its own.
 pub(super) fn push_line(record: u32, out: &mut Vec<u8>) {
     out.push(b'c');

@@ -57,6 +57,8 @@ pub struct MemberOptions {
 const SUBSCRIPTION: i16 = 2;
 const ASSIGNMENT: i16 = 0;
 const CONSUMER: &str = "consumer";
+/// How long librdkafka waits for the answer to its goodbye.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// What the group has decided about partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -476,7 +478,8 @@ impl Group {
                     self.looking = None;
                     let found = metadata::counts(&answer);
                     let grew = found.iter().any(|(topic, n)| self.counts.get(topic).is_some_and(|old| n > old));
-                    self.again |= grew && matches!(self.stage, Stage::Steady);
+                    // Also where it only looks for its coordinator: it goes on as it was then.
+                    self.again |= grew;
                     self.counts.extend(found);
                 }
                 Heard::Answer(_) | Heard::Lost => self.looking = None,
@@ -489,26 +492,30 @@ impl Group {
 
     /// The caller was away for longer than the group waits.
     pub(super) fn overslept(&mut self, out: &mut Vec<Happening>) {
-        self.leave();
+        // Nobody waits for the answer.
+        let _call = self.leave();
         self.id = StrBytes::default();
         self.lose(out);
         (self.stage, self.again) = (Stage::Unknown, true);
     }
 
-    /// Says goodbye, without waiting for an answer. A static member does not: it comes back.
-    pub(super) fn leave(&mut self) {
+    /// Says goodbye. A static member does not: it comes back.
+    fn leave(&mut self) -> Option<Call> {
         if self.options.instance.is_some() || self.id.is_empty() || !self.coordinator.is_ready() {
-            return;
+            return None;
         }
         let identity = MemberIdentity::default().with_member_id(self.id.clone());
         let group = GroupId(text(&self.options.group));
         let request = LeaveGroupRequest::default().with_group_id(group).with_members(vec![identity]);
-        self.coordinator.ask(LEAVE_GROUP, request.into(), PATIENCE);
+        Some(self.coordinator.ask(LEAVE_GROUP, request.into(), PATIENCE))
     }
 
+    /// Goes for good. The goodbye may have to wait for the answer to a join, which is as long in coming as the others are.
     pub(super) fn close(&mut self) {
-        self.leave();
-        self.coordinator.close();
+        match self.leave() {
+            Some(call) => self.coordinator.close_after(call, LEAVING),
+            None => self.coordinator.close(),
+        }
         self.any.close();
     }
 }

@@ -32,7 +32,7 @@ impl Simulation {
                 self.bites.note("CrashBroker, unflushed", lost > 0);
             }
             Fault::DeleteRecords { partition, uncommitted } => {
-                let unread = self.oracle.delete_input(partition, uncommitted)?;
+                let unread = self.oracle.delete_input(now, partition, uncommitted)?;
                 self.bites.note("DeleteRecords", unread.is_some());
                 self.bites.note("DeleteRecords, unread", unread > Some(0));
             }

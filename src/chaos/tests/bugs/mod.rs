@@ -127,3 +127,9 @@ fn a_failure_whose_effects_are_not_counted_is_found() {
 fn a_state_that_says_nothing_of_what_was_begun_is_found() {
     found("says nothing of what was begun at a flush", &spout(SpoutBug::TellsOfNothingStarted), true, 200);
 }
+
+#[test]
+fn an_epoch_that_is_ignored_is_found() {
+    let substitutes = Substitutes { ignores_epochs: true, ..Substitutes::default() };
+    found("ignores the epochs of assignments", &substitutes, false, 200);
+}
