@@ -70,6 +70,10 @@ struct State {
     /// Until when the broker is not there, and until when it does nothing.
     down_until: Instant,
     paused_until: Instant,
+    /// When those commits were sent that have no answer yet: one waits at the broker behind a join, for example.
+    commits: BTreeMap<(ConnectionId, i32), Instant>,
+    /// When the commit was sent that may just have been done.
+    committed: Option<Instant>,
     /// Hosts that something has come for.
     woken: Vec<HostId>,
     effects: Vec<Effect>,
@@ -103,6 +107,8 @@ impl Network {
             cuts: BTreeMap::new(),
             down_until: Instant::ZERO,
             paused_until: Instant::ZERO,
+            commits: BTreeMap::new(),
+            committed: None,
             woken: Vec::new(),
             effects: Vec::new(),
             log,
@@ -184,23 +190,18 @@ impl Network {
         let now = state.clock.now();
         while let Some(entry) = state.packets.first_entry().filter(|entry| entry.key().0 <= now) {
             let packet = entry.remove();
-            let commit = match &packet {
-                Packet::Request { request, sent } if request.api == ApiKey::OffsetCommit => Some(*sent),
-                Packet::Request { .. } | Packet::Response(_) | Packet::Gone(_) | Packet::Closed(_) => None,
-            };
             state.arrive(packet, now);
-            if commit.is_some() {
-                woken.append(&mut state.woken);
-                return commit;
+            if state.committed.is_some() {
+                break;
             }
         }
-        if now >= state.paused_until && state.broker_due() <= now {
+        if state.committed.is_none() && now >= state.paused_until && state.broker_due() <= now {
             let mut effects = std::mem::take(&mut state.effects);
             state.broker().tick(now, &mut effects);
             state.carry_out(effects);
         }
         woken.append(&mut state.woken);
-        None
+        state.committed.take()
     }
 
     /// From now on this goes wrong.
@@ -327,18 +328,22 @@ impl State {
 
     fn arrive(&mut self, packet: Packet, now: Instant) {
         match packet {
-            Packet::Request { request, sent } if now < self.paused_until => {
+            Packet::Request { .. } | Packet::Gone(_) if now < self.paused_until => {
                 // It lies in the broker's socket meanwhile.
-                self.bites.note("PauseBroker", true);
-                self.packets.insert((self.paused_until, self.next_packet), Packet::Request { request, sent });
+                self.bites.note("PauseBroker", matches!(packet, Packet::Request { .. }));
+                self.packets.insert((self.paused_until, self.next_packet), packet);
                 self.next_packet += 1;
             }
             Packet::Request { request, .. } if now < self.down_until => {
                 let connection = request.connection;
                 self.post(connection, Way::Down, Packet::Closed(connection));
             }
-            Packet::Request { request, .. } => {
+            Packet::Request { request, sent } => {
                 self.log.request(now, &request);
+                if request.api == ApiKey::OffsetCommit {
+                    self.commits.insert((request.connection, request.correlation), sent);
+                    self.committed = Some(sent);
+                }
                 let mut effects = std::mem::take(&mut self.effects);
                 self.broker().handle(*request, now, &mut effects);
                 self.carry_out(effects);
@@ -356,6 +361,7 @@ impl State {
             }
             Packet::Gone(connection) => {
                 self.connections.remove(&connection);
+                self.commits.retain(|(of, _), _| *of != connection);
                 self.broker().disconnected(connection);
             }
             Packet::Closed(connection) => {
@@ -373,6 +379,9 @@ impl State {
             match effect {
                 Effect::Respond(response) => {
                     let connection = response.connection;
+                    if let Some(sent) = self.commits.remove(&(connection, response.correlation)) {
+                        self.committed = Some(sent);
+                    }
                     self.post(connection, Way::Down, Packet::Response(Box::new(response)));
                 }
                 Effect::Close(connection) => self.post(connection, Way::Down, Packet::Closed(connection)),

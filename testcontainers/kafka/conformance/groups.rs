@@ -173,7 +173,7 @@ fn three_members_of_an_eager_group_join_and_leave(broker: &Broker) {
 fn a_member_that_is_silent_is_expelled(broker: &Broker) {
     let topic = broker.topic("silent", 2, &[]);
     let group = broker.unique("group");
-    let mut silent = super::protocol::RawMember::join(broker, &group, &topic, 2_000);
+    let mut silent = super::members::RawMember::join(broker, &group, &topic, 2_000);
     assert_eq!(silent.heartbeat(), 0);
     let member = Member::join(broker, &group, &topic, &[("partition.assignment.strategy", "range")]);
     settle(&[&member], "the other has all", || member.owns().len() == 2);

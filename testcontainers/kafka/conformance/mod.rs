@@ -10,6 +10,7 @@ mod frames;
 mod groups;
 mod idempotence;
 mod isolation;
+mod members;
 mod offsets;
 mod protocol;
 mod proxy;
@@ -53,6 +54,7 @@ pub fn trials() -> Vec<Trial> {
         statics::trials(),
         isolation::trials(),
         groups::trials(),
+        members::trials(),
         tools::trials(),
         fencing::trials(),
         offsets::trials(),

@@ -1,12 +1,10 @@
-//! What no well-behaved client sends; and a member that nobody drives.
+//! What no well-behaved client sends.
 
 use std::io::Write as _;
 
 use kafka_protocol::{
     messages::{
-        ApiKey, ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-        JoinGroupRequest, ListOffsetsRequest, MetadataRequest, SyncGroupRequest,
-        join_group_request::JoinGroupRequestProtocol,
+        ApiKey, ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest, ListOffsetsRequest, MetadataRequest,
         list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
         metadata_request::MetadataRequestTopic,
     },
@@ -194,56 +192,5 @@ fn a_coordinator_is_found(broker: &Broker) {
             found.len() == 2
                 && found.iter().all(|c| c.error_code == 0 && format!("{}:{}", c.host, c.port) == broker.bootstrap())
         });
-    }
-}
-
-/// The only member of a group, which says something when it is told to.
-pub struct RawMember {
-    wire: Wire,
-    group: GroupId,
-    id: kafka_protocol::protocol::StrBytes,
-    generation: i32,
-}
-
-impl RawMember {
-    pub fn join(broker: &Broker, group: &str, topic: &str, session_ms: i32) -> Self {
-        let mut wire = Wire::connect(broker);
-        let group = GroupId(text(group));
-        // As ConsumerProtocolSubscription says: version 0, one topic, no user data.
-        let length = i16::try_from(topic.len()).unwrap().to_be_bytes();
-        let subscription = [&[0, 0, 0, 0, 0, 1], &length[..], topic.as_bytes(), &[0xff; 4]].concat();
-        let range = JoinGroupRequestProtocol::default().with_name(text("range")).with_metadata(subscription.into());
-        let mut request = JoinGroupRequest::default()
-            .with_group_id(group.clone())
-            .with_session_timeout_ms(session_ms)
-            .with_rebalance_timeout_ms(10_000)
-            .with_protocol_type(text("consumer"))
-            .with_protocols(vec![range]);
-        crate::broker::eventually("there is a coordinator", || {
-            let find = FindCoordinatorRequest::default().with_coordinator_keys(vec![group.0.clone()]);
-            wire.ask(4, &find).coordinators[0].error_code == 0
-        });
-        // KIP-394: whoever has no name is given one, and has to come again with it.
-        let answer = wire.ask(5, &request);
-        assert_eq!(answer.error_code, RDKafkaErrorCode::MemberIdRequired as i16, "{answer:?}");
-        request.member_id = answer.member_id;
-        let answer = wire.ask(5, &request);
-        assert_eq!((answer.error_code, &answer.leader), (0, &request.member_id), "{answer:?}");
-        let (id, generation) = (request.member_id, answer.generation_id);
-        let request = SyncGroupRequest::default()
-            .with_group_id(group.clone())
-            .with_member_id(id.clone())
-            .with_generation_id(generation);
-        assert_eq!(wire.ask(3, &request).error_code, 0);
-        Self { wire, group, id, generation }
-    }
-
-    /// Says that it lives, and returns the error code.
-    pub fn heartbeat(&mut self) -> i16 {
-        let request = HeartbeatRequest::default()
-            .with_group_id(self.group.clone())
-            .with_member_id(self.id.clone())
-            .with_generation_id(self.generation);
-        self.wire.ask(3, &request).error_code
     }
 }

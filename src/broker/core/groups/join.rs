@@ -80,17 +80,16 @@ impl Group {
             step.answer(caller.ticket, self.joined(id));
             return;
         }
-        self.wait_for_join(id, caller, request, step);
+        self.wait_for_join(id, caller, request);
         self.rebalance(step);
     }
 
-    /// Its join now waits; one that it sent before, over a connection that it has given up, does not.
-    fn wait_for_join(&mut self, id: &StrBytes, caller: &Caller, request: &JoinGroupRequest, step: &mut Step<'_>) {
+    /// Its join now waits. One that it sent before, over a connection that it has given up, is never answered: Kafka's
+    /// coordinator forgets it too, and what came behind it over that connection is never worked on.
+    fn wait_for_join(&mut self, id: &StrBytes, caller: &Caller, request: &JoinGroupRequest) {
         let Some(member) = self.members.get_mut(id) else { return };
         member.update(request);
-        if let Some(before) = member.joining.replace(caller.ticket) {
-            step.answer(before, join_error(id.clone(), ResponseError::RebalanceInProgress));
-        }
+        member.joining = Some(caller.ticket);
     }
 
     /// A static member came back without its name, after a restart: it takes its old place under a new one, and whoever
@@ -120,7 +119,7 @@ impl Group {
         if self.unsynced.remove(old) {
             self.unsynced.insert(new.clone());
         }
-        self.wait_for_join(&new, caller, request, step);
+        self.wait_for_join(&new, caller, request);
         match self.state {
             State::Stable if self.protocol == self.select_protocol() => {
                 self.welcome_back(&new, leader_before, caller, step);

@@ -32,10 +32,8 @@ impl Group {
             step.answer(caller.ticket, synced(member, kind, protocol, None));
             return;
         }
-        if let Some(before) = member.syncing.replace(caller.ticket) {
-            let error = ResponseError::RebalanceInProgress;
-            step.answer(before, SyncGroupResponse::default().with_error_code(error.code()));
-        }
+        // One that it sent before is never answered, as a join that is sent again.
+        member.syncing = Some(caller.ticket);
         if self.is_leader(&request.member_id) {
             let mut given: BTreeMap<_, _> =
                 request.assignments.iter().map(|given| (&given.member_id, &given.assignment)).collect();
