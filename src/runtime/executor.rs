@@ -10,7 +10,7 @@ use super::{
     commit::CommitStep,
     error::EngineError,
     keeper::KeeperNews,
-    link::{Incoming, Outgoing},
+    link::{AckPacket, Incoming, Outgoing},
     stores::Asked,
     task::{Kind, SpoutTask, Task, guarded},
     vitals::Vitals,
@@ -137,6 +137,8 @@ pub(crate) struct ExecutorState {
 
 /// How often sinks are asked for their acknowledgements and spouts for their commits.
 pub(super) const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
+/// Emptied batches with which a task is called, if there are as many: what it fills in one call.
+const ENOUGH_SPARE: usize = 16;
 /// Batches taken from one ring in one step.
 const BATCHES_PER_RING: usize = 16;
 /// The longest sleep: what has no deadline is looked after this often.
@@ -161,6 +163,7 @@ impl Executor {
         worked |= self.tell_ended(now)?;
         worked |= self.tick(now)?;
         worked |= self.poll_outside(now, worked)?;
+        self.give_back();
         worked |= self.send(now, !worked);
         self.expire(now);
         worked |= self.tell_ended(now)?;
@@ -227,12 +230,13 @@ impl Executor {
     fn take_acks(&mut self, now: Instant) -> Result<bool, EngineError> {
         let mut any = false;
         for link in &mut self.incoming {
-            while let Some(packet) = link.next_acks() {
+            while let Some(AckPacket { mut acks, failures }) = link.next_acks() {
                 any = true;
-                for failure in packet.failures {
+                for failure in failures {
                     self.state.failures.entry(failure.root).or_insert(failure);
                 }
-                self.trees.apply(packet.acks);
+                self.trees.apply(acks.drain(..));
+                link.give_back_acks(acks);
             }
         }
         Ok(self.tell_ended(now)? | any)
@@ -294,15 +298,34 @@ impl Executor {
     }
 
     fn call_task(&mut self, index: usize, batch: Batch, now: Instant) -> Result<(), EngineError> {
+        self.lend_spare(index);
         let Some(task) = self.tasks.get_mut(index) else { return Ok(()) };
         self.own.call(task.id.0);
-        task.output.swap_spare(&mut self.state.spare);
         let result = task.run(batch, &mut self.trees, now);
         self.collect(index);
+        self.take_spare(index);
+        result
+    }
+
+    /// Lends emptied batches to a task that is about to run, until they are exchanged again.
+    fn lend_spare(&mut self, index: usize) {
+        let links = self.outgoing.iter_mut().flatten();
+        let back = links.flat_map(|link| std::iter::from_fn(|| link.take_emptied()));
+        self.state.spare.extend(back.take(ENOUGH_SPARE.saturating_sub(self.state.spare.len())));
+        self.take_spare(index);
+    }
+
+    /// The emptied batches come back from the task, or go to it.
+    fn take_spare(&mut self, index: usize) {
         if let Some(task) = self.tasks.get_mut(index) {
             task.output.swap_spare(&mut self.state.spare);
         }
-        result
+    }
+
+    fn give_back(&mut self) {
+        for link in &mut self.incoming {
+            link.give_back(&mut self.state.spare);
+        }
     }
 
     /// Takes over what a task has put out: acks to the ledgers, sealed batches to the tasks they are for. Batches for
@@ -352,10 +375,17 @@ impl Executor {
             || self.tasks.iter().any(|task| !task.waiting.is_empty());
         let mut any = false;
         for index in 0..self.tasks.len() {
-            if self.state.active && !blocked && self.run_spout(index, now)? {
+            let is_spout = self.tasks.get(index).is_some_and(|task| matches!(task.kind, Kind::Spout(_)));
+            if !is_spout || !self.state.active || blocked {
+                continue;
+            }
+            self.lend_spare(index);
+            let emitted = self.run_spout(index, now)?;
+            if emitted {
                 any = true;
                 self.collect(index);
             }
+            self.take_spare(index);
         }
         self.note_exhausted();
         Ok(any)
@@ -423,7 +453,7 @@ impl Executor {
             }
         }
         for link in self.outgoing.iter_mut().flatten() {
-            any |= link.pump();
+            any |= link.pump(now, idle);
         }
         any
     }
