@@ -116,19 +116,22 @@ fn head(key: &[u8]) -> Head {
     }
 }
 
-/// The first 8 bytes, with zeros behind a shorter key.
+/// The first 8 bytes, with zeros behind a shorter key: pairs, of which the last ones fall on those before if there are fewer
+/// than four. So no branch depends on the length of a key of 2 to 7 bytes.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
-    let len = bytes.len();
     if let Some(first) = bytes.first_chunk() {
         return u64::from_le_bytes(*first);
     }
-    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let [first, last] = [*first, *last].map(|four| u64::from(u32::from_le_bytes(four)));
-        return first | last << (8 * (len - 4));
-    }
-    let byte = |at: usize| bytes.get(at).map_or(0, |byte| u64::from(*byte) << (8 * at));
-    byte(0) | byte(1) | byte(2)
+    let Some(last) = bytes.len().checked_sub(2) else {
+        return bytes.first().map_or(0, |byte| u64::from(*byte));
+    };
+    let pair = |at: usize| {
+        let at = at.min(last);
+        let pair = bytes.get(at..).and_then(|from| from.first_chunk()).copied().unwrap_or_default();
+        u64::from(u16::from_le_bytes(pair)) << (8 * at)
+    };
+    pair(0) | pair(2) | pair(4) | pair(last)
 }
 
 #[inline]

@@ -23,63 +23,42 @@ pub(crate) struct TreeFailure {
     pub(crate) error: ComponentError,
 }
 
-/// The call that is going on.
-#[derive(Debug)]
-pub(super) struct Execution {
+/// What the tuples of a call have in common, and what changes with each: small enough to stay in registers while many are
+/// emitted one after the other.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Run {
     /// Counts calls: a lane that was not touched in this one has nothing to take back.
     number: u64,
-    /// Tells the calls of this task from those of others that share the pulse.
-    pulse_base: u64,
     root: RootId,
     edge: Edge,
-    /// Further trees of the input.
-    further: Vec<Place>,
+    /// Whether tuples have edges of their own: in a tree, or for their lineages.
+    has_edges: bool,
     /// XOR of the edges emitted.
     xor: u64,
     emitted: u32,
-    /// Tuples emitted outside every tree, over the task's life.
-    unanchored: u64,
-    /// True where edges are needed though there is no tree: for lineages.
-    lineage: bool,
-    task: TaskId,
     batch_rows: usize,
     now: Instant,
 }
 
-impl Execution {
-    pub(super) fn new(settings: &OutputSettings) -> Self {
-        Self {
-            number: 1,
-            pulse_base: u64::from(settings.task.0) << 48,
-            root: RootId::NONE,
-            edge: Edge::UNTRACKED,
-            further: Vec::new(),
-            xor: 0,
-            emitted: 0,
-            unanchored: 0,
-            lineage: settings.lineage,
-            task: settings.task,
-            batch_rows: settings.batch_rows,
-            now: Instant::ZERO,
-        }
-    }
-
-    /// The call that is going on, by its number.
-    #[inline]
-    pub(super) const fn call(&self) -> u64 {
-        self.number
+impl Run {
+    /// Puts a tuple into a lane.
+    #[expect(clippy::inline_always, reason = "see Output::emit_on")]
+    #[inline(always)]
+    pub(super) fn send(
+        &mut self,
+        lane: &mut Lane,
+        key: KeyHash,
+        values: &[Value<'_>],
+        outbox: &mut Outbox,
+    ) -> Result<(), BatchFull> {
+        self.touch(lane, outbox);
+        let edge = if self.has_edges { self.next_edge() } else { Edge::UNTRACKED };
+        lane.push(self.root, edge, key, values)
     }
 
     #[inline]
-    fn start(&mut self, root: RootId, edge: Edge, anchors: &[Anchor]) {
-        self.root = root;
-        self.edge = edge;
-        self.xor = 0;
-        self.emitted = 0;
-        if !self.further.is_empty() || !anchors.is_empty() {
-            self.further.clear();
-            self.further.extend(anchors.iter().map(|anchor| Place::new(*anchor)));
-        }
+    fn touch(&self, lane: &mut Lane, outbox: &mut Outbox) {
+        lane.touch(self.number, self.batch_rows, self.now, outbox);
     }
 
     #[inline]
@@ -88,6 +67,60 @@ impl Execution {
         self.emitted += 1;
         self.xor ^= edge.bits();
         edge
+    }
+}
+
+/// The call that is going on.
+#[derive(Debug)]
+pub(super) struct Execution {
+    run: Run,
+    /// Tells the calls of this task from those of others that share the pulse.
+    pulse_base: u64,
+    /// Further trees of the input.
+    further: Vec<Place>,
+    /// Tuples emitted outside every tree, over the task's life.
+    unanchored: u64,
+    /// True where edges are needed though there is no tree: for lineages.
+    lineage: bool,
+    task: TaskId,
+}
+
+impl Execution {
+    pub(super) fn new(settings: &OutputSettings) -> Self {
+        let run = Run {
+            number: 1,
+            root: RootId::NONE,
+            edge: Edge::UNTRACKED,
+            has_edges: settings.lineage,
+            xor: 0,
+            emitted: 0,
+            batch_rows: settings.batch_rows,
+            now: Instant::ZERO,
+        };
+        Self {
+            run,
+            pulse_base: u64::from(settings.task.0) << 48,
+            further: Vec::new(),
+            unanchored: 0,
+            lineage: settings.lineage,
+            task: settings.task,
+        }
+    }
+
+    /// The call that is going on, by its number.
+    #[inline]
+    pub(super) const fn call(&self) -> u64 {
+        self.run.number
+    }
+
+    #[inline]
+    fn start(&mut self, root: RootId, edge: Edge, anchors: &[Anchor]) {
+        let has_edges = self.lineage || !root.is_none();
+        self.run = Run { root, edge, has_edges, xor: 0, emitted: 0, ..self.run };
+        if !self.further.is_empty() || !anchors.is_empty() {
+            self.further.clear();
+            self.further.extend(anchors.iter().map(|anchor| Place::new(*anchor)));
+        }
     }
 
     /// Puts a tuple that is anchored to the input into a lane.
@@ -100,15 +133,28 @@ impl Execution {
         values: &[Value<'_>],
         outbox: &mut Outbox,
     ) -> Result<(), BatchFull> {
-        lane.touch(self.number, self.batch_rows, self.now, outbox);
-        let index = self.emitted;
-        let wanted = self.lineage || !self.root.is_none();
-        let edge = if wanted { self.next_edge() } else { Edge::UNTRACKED };
-        for place in &mut self.further {
-            lane.push_anchor(place.child(index));
-            place.emitted(index);
+        if !self.further.is_empty() {
+            // The lane's mark is set before the anchors come.
+            self.run.touch(lane, outbox);
+            let index = self.run.emitted;
+            for place in &mut self.further {
+                lane.push_anchor(place.child(index));
+                place.emitted(index);
+            }
         }
-        lane.push(self.root, edge, key, values)
+        self.run.send(lane, key, values, outbox)
+    }
+
+    /// For many tuples one after the other, if they hang in one tree at most; to be given back.
+    #[inline]
+    pub(super) fn run(&self) -> Option<Run> {
+        self.further.is_empty().then_some(self.run)
+    }
+
+    /// Goes on from where a run has ended.
+    #[inline]
+    pub(super) const fn has_run(&mut self, run: Run) {
+        self.run = run;
     }
 
     /// [`Execution::send`], out of line: for groupings that choose several lanes.
@@ -130,7 +176,7 @@ impl Execution {
         values: &[Value<'_>],
         outbox: &mut Outbox,
     ) -> Result<(), BatchFull> {
-        lane.touch(self.number, self.batch_rows, self.now, outbox);
+        self.run.touch(lane, outbox);
         self.unanchored += 1;
         let edge = Edge::root(u64::from(self.task.0) << 40 ^ self.unanchored);
         lane.push(RootId::NONE, edge, key, values)
@@ -149,7 +195,7 @@ impl Execution {
         let Some((first, further)) = places.split_first() else {
             return self.send_unanchored(lane, key, values, outbox);
         };
-        lane.touch(self.number, self.batch_rows, self.now, outbox);
+        self.run.touch(lane, outbox);
         for place in further {
             lane.push_anchor(*place);
         }
@@ -186,8 +232,8 @@ impl Output {
             self.take_back();
             return Err(misuse);
         }
-        let xor = self.execution.xor;
-        self.execution.number += 1;
+        let xor = self.execution.run.xor;
+        self.execution.run.number += 1;
         self.apply_staged();
         Ok(xor)
     }
@@ -207,9 +253,9 @@ impl Output {
 
     #[inline]
     fn end_call(&mut self) {
-        self.execution.number += 1;
+        self.execution.run.number += 1;
         // Only this thread writes it: no need for an atomic addition.
-        self.settings.pulse.store(self.execution.pulse_base | self.execution.number, Ordering::Relaxed);
+        self.settings.pulse.store(self.execution.pulse_base | self.execution.run.number, Ordering::Relaxed);
         if !self.staged.is_empty() {
             self.apply_staged();
         }
@@ -217,7 +263,7 @@ impl Output {
 
     #[inline]
     fn ack_input(&mut self, trees: Option<&mut Trees>) {
-        let Execution { root, edge, xor, .. } = self.execution;
+        let Run { root, edge, xor, .. } = self.execution.run;
         if root.is_none() {
             return;
         }
@@ -252,7 +298,7 @@ impl Output {
 
     fn input_roots(&self) -> Vec<RootId> {
         let further = self.execution.further.iter().map(|place| place.root);
-        std::iter::once(self.execution.root).chain(further).filter(|root| !root.is_none()).collect()
+        std::iter::once(self.execution.run.root).chain(further).filter(|root| !root.is_none()).collect()
     }
 
     /// The call has failed and had no input: nothing of it becomes visible.
@@ -278,8 +324,8 @@ impl Output {
             }
             Fate::Hold(id) => {
                 self.counts.executed += 1;
-                let Execution { xor, further, .. } = &self.execution;
-                self.held.keep(id, std::iter::once(*xor).chain(further.iter().map(|place| place.xor)));
+                let Execution { run, further, .. } = &self.execution;
+                self.held.keep(id, std::iter::once(run.xor).chain(further.iter().map(|place| place.xor)));
                 self.end_call();
             }
         }
@@ -287,12 +333,12 @@ impl Output {
 
     /// Takes back what the call has emitted, held and written to stores; inputs held before that it acked or failed, fail.
     fn take_back(&mut self) {
-        let number = self.execution.number;
+        let number = self.execution.run.number;
         for lane in self.streams.iter_mut().flat_map(|s| &mut s.readers).flat_map(|r| &mut r.lanes) {
             lane.take_back(number);
         }
         self.stores.take_back(number);
-        self.execution.number += 1;
+        self.execution.run.number += 1;
         self.held.forget_not_kept();
         for staged in std::mem::take(&mut self.staged) {
             match staged {
@@ -354,7 +400,7 @@ impl Output {
     /// Sets the time that batches are stamped with.
     #[inline]
     pub(crate) fn set_now(&mut self, now: Instant) {
-        self.execution.now = now;
+        self.execution.run.now = now;
     }
 }
 

@@ -74,21 +74,16 @@ impl Lane {
     /// Readies the lane for a push of this execution.
     #[inline]
     pub(crate) fn touch(&mut self, execution: u64, limit: usize, now: Instant, outbox: &mut Outbox) {
-        if self.execution != execution {
-            self.first_touch(execution, limit, now, outbox);
-        }
-    }
-
-    #[inline(never)]
-    fn first_touch(&mut self, execution: u64, limit: usize, now: Instant, outbox: &mut Outbox) {
-        if self.batch.len() >= limit {
+        // Whether the execution has pushed here before is a toss-up where it emits to several lanes: no branch depends on it.
+        let is_first = self.execution != execution;
+        if is_first & (self.batch.len() >= limit) {
             self.seal(outbox, limit);
         }
         if self.batch.is_empty() {
             self.batch.born = now;
         }
         self.execution = execution;
-        self.before = self.batch.mark();
+        self.before = Mark::select(is_first, self.batch.mark(), self.before);
     }
 
     #[expect(clippy::inline_always, reason = "see Output::emit_on")]

@@ -1,5 +1,7 @@
 //! The unit between tasks: rows over one arena.
 
+use std::hint::select_unpredictable;
+
 use super::{Edge, KeyHash, RootId, StreamId, TaskId, Value};
 use crate::clock::Instant;
 
@@ -94,6 +96,22 @@ pub struct Mark {
     text: usize,
     blob: usize,
     anchors: usize,
+}
+
+impl Mark {
+    /// The one or the other, without a branch.
+    #[must_use]
+    #[inline]
+    pub fn select(first: bool, one: Self, other: Self) -> Self {
+        let pick = |one, other| select_unpredictable(first, one, other);
+        Self {
+            rows: pick(one.rows, other.rows),
+            cells: pick(one.cells, other.cells),
+            text: pick(one.text, other.text),
+            blob: pick(one.blob, other.blob),
+            anchors: pick(one.anchors, other.anchors),
+        }
+    }
 }
 
 impl Batch {

@@ -1,6 +1,6 @@
 //! Where a key lives: its hash, and the key group that the hash names.
 
-use std::ops::Range;
+use std::{hint::select_unpredictable, ops::Range};
 
 use super::Value;
 
@@ -29,6 +29,15 @@ impl KeyHash {
     #[inline]
     pub fn of_bytes(key: &[u8]) -> Self {
         Self(murmur2(key))
+    }
+
+    /// [`KeyHash::of_bytes`] of the first `len` bytes of `eight`, without a branch on how many there are: words of a text are
+    /// now one, now two blocks of the hash long, which the processor cannot guess.
+    #[must_use]
+    #[inline]
+    pub fn of_short(eight: [u8; 8], len: usize) -> Self {
+        debug_assert!(len <= 8, "eight bytes hold no more");
+        Self(murmur2_short(eight, len))
     }
 
     #[cold]
@@ -123,20 +132,47 @@ impl KeyGroups {
     }
 }
 
+/// The multiplier and the seed of Kafka's murmur2.
+const M: u32 = 0x5bd1_e995;
+const SEED: u32 = 0x9747_b28c;
+
+/// Takes four bytes into the hash.
+#[inline]
+const fn mix_in(hash: u32, four: u32) -> u32 {
+    let k = four.wrapping_mul(M);
+    hash.wrapping_mul(M) ^ (k ^ k >> 24).wrapping_mul(M)
+}
+
+#[inline]
+const fn finish(hash: u32) -> u32 {
+    let hash = (hash ^ hash >> 13).wrapping_mul(M);
+    hash ^ hash >> 15
+}
+
+/// [`murmur2`] of the first `len` bytes.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "halves, and a length of 8 at most")]
+fn murmur2_short(eight: [u8; 8], len: usize) -> u32 {
+    let all = u64::from_le_bytes(eight);
+    let (low, high) = (all as u32, (all >> 32) as u32);
+    let none = SEED ^ len as u32;
+    let one = mix_in(none, low);
+    let hash = select_unpredictable(len >= 4, one, none);
+    let hash = select_unpredictable(len == 8, mix_in(one, high), hash);
+    let tail = select_unpredictable(len >= 4, high, low) & !(u32::MAX << (8 * (len % 4)));
+    finish(select_unpredictable(len.is_multiple_of(4), hash, (hash ^ tail).wrapping_mul(M)))
+}
+
 /// Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`), with its seed.
 #[must_use]
 #[inline]
 pub fn murmur2(data: &[u8]) -> u32 {
-    const M: u32 = 0x5bd1_e995;
-    const SEED: u32 = 0x9747_b28c;
     #[expect(clippy::cast_possible_truncation, reason = "Java's int length wraps in the same way")]
     let mut h = SEED ^ data.len() as u32;
     let mut words = data.chunks_exact(4);
     for word in &mut words {
         let &[a, b, c, d] = word else { continue };
-        let mut k = u32::from_le_bytes([a, b, c, d]).wrapping_mul(M);
-        k ^= k >> 24;
-        h = h.wrapping_mul(M) ^ k.wrapping_mul(M);
+        h = mix_in(h, u32::from_le_bytes([a, b, c, d]));
     }
     let rest = data.len() % 4;
     let tail = match data {
@@ -147,10 +183,7 @@ pub fn murmur2(data: &[u8]) -> u32 {
     };
     #[expect(clippy::cast_possible_truncation, reason = "three bytes at most")]
     let with_tail = (h ^ tail as u32).wrapping_mul(M);
-    h = if rest == 0 { h } else { with_tail };
-    h ^= h >> 13;
-    h = h.wrapping_mul(M);
-    h ^ (h >> 15)
+    finish(if rest == 0 { h } else { with_tail })
 }
 
 #[cfg(test)]
@@ -171,6 +204,21 @@ mod tests {
         ];
         for (data, hash) in known {
             assert_eq!(murmur2(data).cast_signed(), hash, "{}", String::from_utf8_lossy(data));
+        }
+    }
+
+    #[test]
+    fn a_short_key_hashes_alike_with_whatever_behind_it() {
+        let text = b"glass and more of it";
+        for start in 0..8 {
+            for len in 0..=8 {
+                let eight = text[start..].first_chunk().copied().unwrap();
+                assert_eq!(
+                    KeyHash::of_short(eight, len),
+                    KeyHash::of_bytes(&text[start..start + len]),
+                    "{start} {len}"
+                );
+            }
         }
     }
 

@@ -4,4 +4,5 @@ mod build;
 mod calls;
 mod harness;
 mod model;
+mod parts;
 mod stores;
