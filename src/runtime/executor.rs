@@ -137,8 +137,6 @@ pub(crate) struct ExecutorState {
 
 /// How often sinks are asked for their acknowledgements and spouts for their commits.
 pub(super) const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
-/// Emptied batches with which a task is called, if there are as many: what it fills in one call.
-const ENOUGH_SPARE: usize = 16;
 /// Batches taken from one ring in one step.
 const BATCHES_PER_RING: usize = 16;
 /// The longest sleep: what has no deadline is looked after this often.
@@ -305,27 +303,6 @@ impl Executor {
         self.collect(index);
         self.take_spare(index);
         result
-    }
-
-    /// Lends emptied batches to a task that is about to run, until they are exchanged again.
-    fn lend_spare(&mut self, index: usize) {
-        let links = self.outgoing.iter_mut().flatten();
-        let back = links.flat_map(|link| std::iter::from_fn(|| link.take_emptied()));
-        self.state.spare.extend(back.take(ENOUGH_SPARE.saturating_sub(self.state.spare.len())));
-        self.take_spare(index);
-    }
-
-    /// The emptied batches come back from the task, or go to it.
-    fn take_spare(&mut self, index: usize) {
-        if let Some(task) = self.tasks.get_mut(index) {
-            task.output.swap_spare(&mut self.state.spare);
-        }
-    }
-
-    fn give_back(&mut self) {
-        for link in &mut self.incoming {
-            link.give_back(&mut self.state.spare);
-        }
     }
 
     /// Takes over what a task has put out: acks to the ledgers, sealed batches to the tasks they are for. Batches for

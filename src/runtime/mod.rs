@@ -6,7 +6,7 @@
 //! Files in reading order: `supervisor` (generations) with `restarts`, `generation` (where every task stands), `conductor` (what a
 //! generation does next), `commit` (the order of a commit), `starting`, `keeping`, `keeper` and `stores` (how stores are
 //! restored and flushed), `executor` (one step of one thread, with
-//! `committing` and `telling`), `task` (one call of one
+//! `committing`, `telling` and `spare`), `task` (one call of one
 //! component), `link` and `wake` (between threads), `vitals` and `watchdog` (who is seen from outside), `stepper` (a
 //! generation without threads), `stepped` (a whole run without them), `testkit` (components and topologies under test).
 //!
@@ -28,6 +28,7 @@ mod keeping;
 mod link;
 mod options;
 mod restarts;
+mod spare;
 mod starting;
 mod stepped;
 mod stepper;

@@ -1,23 +1,21 @@
-//! A member of a consumer group: joins, shares out if it leads, keeps its place by heartbeats, and notices when it has lost it.
+//! A member of a consumer group: joins, has partitions shared out if it leads, keeps its place by heartbeats, and notices when
+//! it has lost it.
 
 use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kafka_protocol::{
     error::ResponseError as E,
     messages::{
-        ConsumerProtocolAssignment, ConsumerProtocolSubscription, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-        JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, MetadataRequest, ResponseKind, SyncGroupRequest,
-        consumer_protocol_assignment, consumer_protocol_subscription, join_group_request::JoinGroupRequestProtocol,
+        FindCoordinatorRequest, GroupId, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+        MetadataRequest, ResponseKind, SyncGroupRequest, join_group_request::JoinGroupRequestProtocol,
         leave_group_request::MemberIdentity, sync_group_request::SyncGroupRequestAssignment,
     },
-    protocol::{Decodable as _, Encodable as _, StrBytes},
+    protocol::StrBytes,
 };
 
 use super::{
-    FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LATER, LEAVE_GROUP, METADATA, PATIENCE, SYNC_GROUP,
-    assignors::{Candidate, Place, cooperative_sticky, range},
-    by_topic, error, metadata, text,
+    FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LATER, LEAVE_GROUP, METADATA, PATIENCE, SYNC_GROUP, consumer_protocol,
+    error, metadata, text,
 };
 use crate::{
     chaos::{
@@ -53,9 +51,6 @@ pub struct MemberOptions {
     pub ignores_epochs: bool,
 }
 
-/// The version of the subscription, the first that tells the generation.
-const SUBSCRIPTION: i16 = 2;
-const ASSIGNMENT: i16 = 0;
 const CONSUMER: &str = "consumer";
 /// How long librdkafka waits for the answer to its goodbye.
 const LEAVING: Duration = Duration::from_secs(5);
@@ -196,7 +191,7 @@ impl Group {
         let name = if self.options.cooperative { "cooperative-sticky" } else { "range" };
         let protocol = JoinGroupRequestProtocol::default()
             .with_name(StrBytes::from_static_str(name))
-            .with_metadata(self.subscription());
+            .with_metadata(consumer_protocol::subscription(&self.options.topics, &self.owned, self.generation));
         let request = JoinGroupRequest::default()
             .with_group_id(GroupId(text(&self.options.group)))
             .with_session_timeout_ms(millis(self.options.session))
@@ -208,21 +203,6 @@ impl Group {
         // The answer may wait for all other members.
         let patience = self.options.max_poll + PATIENCE;
         self.stage = Stage::Joining(self.coordinator.ask(JOIN_GROUP, request.into(), patience));
-    }
-
-    fn subscription(&self) -> Bytes {
-        let owned = by_topic(self.owned.iter().map(|p| (&*p.topic, p.partition))).into_iter().map(|(topic, parts)| {
-            consumer_protocol_subscription::TopicPartition::default().with_topic(topic).with_partitions(parts)
-        });
-        let subscription = ConsumerProtocolSubscription::default()
-            .with_topics(self.options.topics.iter().map(|topic| text(topic)).collect())
-            .with_owned_partitions(owned.collect())
-            .with_generation_id(self.generation);
-        let mut out = BytesMut::new();
-        out.put_i16(SUBSCRIPTION);
-        // What does not fit the protocol would be found by the broker.
-        drop(subscription.encode(&mut out, SUBSCRIPTION));
-        out.freeze()
     }
 
     fn joined(&mut self, call: Call, now: Instant, out: &mut Vec<Happening>) -> Result<(), ClientError> {
@@ -268,7 +248,8 @@ impl Group {
             Heard::Answer(ResponseKind::Metadata(answer)) if metadata::is_whole(&answer) => {
                 self.counts = metadata::counts(&answer);
                 self.look_at = now + self.options.metadata_every;
-                self.sync(self.share_out(&joined));
+                let shares = consumer_protocol::share_out(&joined, &self.protocol, &self.counts);
+                self.sync(shares);
             }
             Heard::Answer(_) | Heard::Lost => {
                 // The others wait meanwhile.
@@ -280,24 +261,6 @@ impl Group {
                 };
             }
         }
-    }
-
-    fn share_out(&self, joined: &JoinGroupResponse) -> Vec<SyncGroupRequestAssignment> {
-        let candidates: Vec<_> = joined.members.iter().map(|m| candidate(&m.member_id, &m.metadata)).collect();
-        let cooperative = &*self.protocol == "cooperative-sticky";
-        let share = if cooperative { cooperative_sticky } else { range };
-        let shares = share(&candidates, &self.counts).into_iter().map(|(id, places)| {
-            let topics = by_topic(places.iter().map(|(topic, partition)| (topic.as_str(), *partition)));
-            let given = topics.into_iter().map(|(topic, partitions)| {
-                consumer_protocol_assignment::TopicPartition::default().with_topic(topic).with_partitions(partitions)
-            });
-            let assignment = ConsumerProtocolAssignment::default().with_assigned_partitions(given.collect());
-            let mut out = BytesMut::new();
-            out.put_i16(ASSIGNMENT);
-            drop(assignment.encode(&mut out, ASSIGNMENT));
-            SyncGroupRequestAssignment::default().with_member_id(text(&id)).with_assignment(out.freeze())
-        });
-        shares.collect()
     }
 
     fn sync(&mut self, assignments: Vec<SyncGroupRequestAssignment>) {
@@ -332,7 +295,7 @@ impl Group {
         }
         (self.heard_at, self.heartbeat_at) = (now, now + self.options.heartbeat);
         self.stage = Stage::Steady;
-        let mut ours = self.assigned(answer.assignment);
+        let mut ours = consumer_protocol::assigned(answer.assignment, &self.options.topics);
         ours.sort();
         let taken: Vec<_> = self.owned.iter().filter(|p| !ours.contains(p)).cloned().collect();
         let given: Vec<_> = ours.iter().filter(|p| !self.owned.contains(p)).cloned().collect();
@@ -347,21 +310,6 @@ impl Group {
             }
         }
         Ok(())
-    }
-
-    fn assigned(&self, mut bytes: Bytes) -> Vec<TopicPartition> {
-        if bytes.len() < 2 {
-            return Vec::new();
-        }
-        let version = bytes.get_i16();
-        let assignment = ConsumerProtocolAssignment::decode(&mut bytes, version).unwrap_or_default();
-        let all = assignment.assigned_partitions.into_iter();
-        let each = all.flat_map(|of| of.partitions.into_iter().map(move |partition| (of.topic.clone(), partition)));
-        let shared = |(topic, partition): (kafka_protocol::messages::TopicName, i32)| {
-            let known = self.options.topics.iter().find(|known| ***known == *topic.0);
-            TopicPartition { topic: known.map_or_else(|| Arc::from(&*topic.0), Arc::clone), partition }
-        };
-        each.map(shared).collect()
     }
 
     /// An answer to a join, a sync or a heartbeat that is an error.
@@ -518,15 +466,4 @@ impl Group {
         }
         self.any.close();
     }
-}
-
-fn candidate(id: &StrBytes, metadata: &Bytes) -> Candidate {
-    let mut bytes = metadata.clone();
-    let version = if bytes.len() < 2 { SUBSCRIPTION } else { bytes.get_i16() };
-    let subscription = ConsumerProtocolSubscription::decode(&mut bytes, version).unwrap_or_default();
-    let owned = subscription.owned_partitions.iter();
-    let places = |of: &consumer_protocol_subscription::TopicPartition| -> Vec<Place> {
-        of.partitions.iter().map(|partition| (of.topic.0.to_string(), *partition)).collect()
-    };
-    Candidate { id: id.to_string(), owned: owned.flat_map(places).collect(), generation: subscription.generation_id }
 }

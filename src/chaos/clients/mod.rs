@@ -1,8 +1,8 @@
 //! The client ports of `kafka`, over the simulated network: what librdkafka does between its caller and the broker, as far
 //! as the caller can see it, in one thread and in virtual time.
 //!
-//! Files in reading order: `records` (batches), `metadata` (how many partitions topics have), `assignors`, `group` (a member of a group), `fetching` (positions and
-//! fetches), `commits`, `source` (the source port); `lane` (sequences) and `outbox` (retries), `sink`, `transactions`; `scan`,
+//! Files in reading order: `records` (batches), `metadata` (how many partitions topics have), `assignors`, `consumer_protocol`
+//! (what members say to each other), `group` (a member of a group), `fetching` (positions and fetches), `commits`, `source` (the source port); `lane` (sequences) and `outbox` (retries), `sink`, `transactions`; `scan`,
 //! `topics`.
 //!
 //! Invariants:
@@ -12,6 +12,7 @@
 
 mod assignors;
 mod commits;
+mod consumer_protocol;
 mod fetching;
 mod group;
 mod lane;
