@@ -10,9 +10,12 @@ lines=${LINES_TO_COUNT:-1000000}
 words_a_line=12
 workers=()
 
-# Whatever ends this, a signal that nobody can catch included, ends what it has started: setpriv is of Debian's base system.
-tied=()
-command -v setpriv >/dev/null && tied=(setpriv --pdeathsig KILL)
+# A program in the place of a shell of its own. Whatever ends this, a signal that nobody can catch included, ends it too:
+# setpriv is of Debian's base system. If this ended before that was said, nothing is begun.
+tied() {
+  command -v setpriv >/dev/null || exec "$@"
+  exec setpriv --pdeathsig KILL bash -c '[ "$PPID" = "$0" ] && exec "$@"' "$$" "$@"
+}
 
 leave() {
   kill -9 "${workers[@]}" 2>/dev/null || true
@@ -28,7 +31,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$1"; }
 
 # Waited for, not run in the foreground: bash hears a signal only while it waits.
 attend() {
-  "${tied[@]}" "$stormglass" "$@" &
+  tied "$stormglass" "$@" &
   workers+=($!)
   wait $!
 }
@@ -41,7 +44,7 @@ step() {
 
 if [ -z "${KAFKA_BOOTSTRAP:-}" ]; then
   say 'Start a small broker in a process of its own (KAFKA_BOOTSTRAP=HOST:PORT takes a real one instead)'
-  exec {broker}< <(exec "${tied[@]}" "$stormglass" broker --listen 127.0.0.1:0)
+  exec {broker}< <(tied "$stormglass" broker --listen 127.0.0.1:0)
   workers+=($!)
   read -r -t 30 -u "$broker" _ _ KAFKA_BOOTSTRAP || { echo 'The broker does not start.' >&2; exit 1; }
 fi
@@ -59,7 +62,7 @@ job=(run "${brokers[@]}" --input "$name-lines" --output "$name-again" --group "$
 printf '$ stormglass %s\n' "${job[*]}"
 said=$STATE_DIRECTORY/said
 for _ in 1 2; do
-  "${tied[@]}" "$stormglass" "${job[@]}" 2>"$said" &
+  tied "$stormglass" "${job[@]}" 2>"$said" &
   workers+=($!)
   until grep -q restored_keys "$said" || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
   sleep 0.4
@@ -70,7 +73,7 @@ attend "${job[@]}" 2>"$said" || { cat "$said" >&2; exit 1; }
 tee -a "$said.all" <"$said"
 
 say 'The same audit: nothing is missing, and what was counted twice is at most what the starts have announced'
-recount=$("${tied[@]}" "$stormglass" audit "${brokers[@]}" --input "$name-lines" --output "$name-again" --limit 0) || [ $? = 1 ]
+recount=$(tied "$stormglass" audit "${brokers[@]}" --input "$name-lines" --output "$name-again" --limit 0) || [ $? = 1 ]
 echo "$recount"
 announced=$(grep -o 'possible_repeats=[0-9]*' "$said.all" | awk -F = -v words=$words_a_line '{ n += $2 } END { print n * words }')
 [[ $recount =~ missing\ ([0-9]+),\ surplus\ ([0-9]+) ]]
