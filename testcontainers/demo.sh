@@ -62,6 +62,8 @@ job=(run "${brokers[@]}" --input "$name-lines" --output "$name-again" --group "$
 printf '$ stormglass %s\n' "${job[*]}"
 said=$STATE_DIRECTORY/said
 for _ in 1 2; do
+  # There before the program is.
+  : >"$said"
   tied "$stormglass" "${job[@]}" 2>"$said" &
   workers+=($!)
   until grep -q restored_keys "$said" || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
