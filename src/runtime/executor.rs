@@ -351,11 +351,8 @@ impl Executor {
         let blocked = self.outgoing.iter().flatten().any(Outgoing::is_blocked)
             || self.tasks.iter().any(|task| !task.waiting.is_empty());
         let mut any = false;
-        for index in 0..self.tasks.len() {
-            let is_spout = self.tasks.get(index).is_some_and(|task| matches!(task.kind, Kind::Spout(_)));
-            if !is_spout || !self.state.active || blocked {
-                continue;
-            }
+        let tasks = if self.state.active && !blocked { self.tasks.len() } else { 0 };
+        for index in 0..tasks {
             self.lend_spare(index);
             let emitted = self.run_spout(index, now)?;
             if emitted {

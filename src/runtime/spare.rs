@@ -11,15 +11,11 @@ impl Executor {
         let links = self.outgoing.iter_mut().flatten();
         let back = links.flat_map(|link| std::iter::from_fn(|| link.take_emptied()));
         self.state.spare.extend(back.take(ENOUGH.saturating_sub(self.state.spare.len())));
-        self.exchange_spare(index);
+        self.take_spare(index);
     }
 
-    /// Takes back what a task has not filled, and what it has emptied.
+    /// Takes back what a task has not filled, and what it has emptied: both are one exchange, of which this is the second.
     pub(super) fn take_spare(&mut self, index: usize) {
-        self.exchange_spare(index);
-    }
-
-    fn exchange_spare(&mut self, index: usize) {
         if let Some(task) = self.tasks.get_mut(index) {
             task.output.swap_spare(&mut self.state.spare);
         }

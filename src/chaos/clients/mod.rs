@@ -2,8 +2,8 @@
 //! as the caller can see it, in one thread and in virtual time.
 //!
 //! Files in reading order: `records` (batches), `metadata` (how many partitions topics have), `assignors`, `consumer_protocol`
-//! (what members say to each other), `group` (a member of a group), `fetching` (positions and fetches), `commits`, `source` (the source port); `lane` (sequences) and `outbox` (retries), `sink`, `transactions`; `scan`,
-//! `topics`.
+//! (what members say to each other), `group` (a member of a group), `fetching` (positions and fetches), `commits`, `source`
+//! (the source port); `lane` (sequences) and `outbox` (retries), `sink`, `transactions`; `scan`, `topics`.
 //!
 //! Invariants:
 //! 1. A client does nothing by itself: time passes for it only in the calls of its port. Those come at least every tenth of
