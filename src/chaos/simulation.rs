@@ -355,7 +355,9 @@ impl Simulation {
         let (down, what) = match fate {
             Fate::Alive => return Ok(()),
             Fate::Killed => (slot.down, "was killed".to_owned()),
-            Fate::Ended(Err(error @ EngineError::Refused(_))) => return Err(format!("process {at}: {error}")),
+            Fate::Ended(Err(error @ (EngineError::Refused(_) | EngineError::Disagreement(_)))) => {
+                return Err(format!("process {at}: {error}"));
+            }
             Fate::Ended(Err(error)) => (START_AGAIN, format!("ended: {error}")),
             Fate::Ended(Ok(report)) if slot.stopping => (slot.down, format!("stopped: {:?}", report.ending)),
             Fate::Ended(Ok(report)) => return Err(format!("process {at} stopped by itself: {report:?}")),

@@ -161,7 +161,7 @@ impl Conductor {
     fn start(&mut self, started: Started) -> Result<(), EngineError> {
         let (next, report) = match started {
             Started::Go(next, report) => (next, report),
-            Started::Refuse(sentence) => return Err(EngineError::Refused(sentence)),
+            Started::Refuse(sentence) => return Err(EngineError::Disagreement(sentence)),
         };
         tracing::info!(
             restored_keys = report.keys,

@@ -24,9 +24,13 @@ pub enum EngineError {
         /// How long, in seconds.
         seconds: u64,
     },
-    /// What was found outside does not belong to this topology, or not together: a sentence that says what to do.
+    /// What was found outside does not belong to this topology: a sentence that says what to do.
     #[error("{0}")]
     Refused(String),
+    /// State and offsets do not belong together: a sentence that says what to do. Believed if the next start finds the same:
+    /// a predecessor that is still alive can have committed between the two looks of one start.
+    #[error("{0}")]
+    Disagreement(String),
     /// A thread of the engine panicked outside any component: a bug.
     #[error("an engine thread panicked: {0}. This is a bug in the engine; nothing more was committed")]
     Panicked(String),
@@ -41,7 +45,7 @@ impl EngineError {
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::Component { error, .. } => error.is_retriable(),
-            Self::Hung { .. } | Self::Panicked(_) => true,
+            Self::Hung { .. } | Self::Panicked(_) | Self::Disagreement(_) => true,
             Self::Thread(_) | Self::Refused(_) => false,
         }
     }

@@ -13,17 +13,22 @@ pub(super) struct Restarts {
     first: Duration,
     backoff: Duration,
     hangs: u32,
+    /// How state and offsets disagreed at the last start that found them so.
+    disagreement: Option<String>,
 }
 
 impl Restarts {
     /// Pauses begin with `first`.
     pub(super) const fn new(first: Duration) -> Self {
-        Self { first, backoff: first, hangs: 0 }
+        Self { first, backoff: first, hangs: 0, disagreement: None }
     }
 
     /// How long to wait before the next generation; `None`: there is none, the run ends with the error. `has_run`: a
     /// generation has ever worked. `has_committed`: the one that has ended did.
     pub(super) fn after(&mut self, error: &EngineError, has_run: bool, has_committed: bool) -> Option<Duration> {
+        if let EngineError::Disagreement(sentence) = error {
+            return self.after_disagreement(sentence);
+        }
         self.hangs += u32::from(matches!(error, EngineError::Hung { .. }));
         if !error.is_retriable() || self.hangs > 1 || !has_run {
             return None;
@@ -35,6 +40,16 @@ impl Restarts {
         self.backoff = (pause * 2).min(LONGEST_BACKOFF);
         tracing::error!(%error, ?pause, "the generation ended; it starts again from the last commit");
         Some(pause)
+    }
+
+    /// Even the very first start looks twice: what it found may be older than what it read.
+    fn after_disagreement(&mut self, sentence: &str) -> Option<Duration> {
+        if self.disagreement.as_deref() == Some(sentence) {
+            return None;
+        }
+        tracing::warn!(pause = ?self.first, "{sentence}. Looking once more before this is believed");
+        self.disagreement = Some(sentence.to_owned());
+        Some(self.first)
     }
 }
 
@@ -70,5 +85,13 @@ mod tests {
         let mut restarts = Restarts::new(MS(1));
         assert!(restarts.after(&hung(), true, true).is_some());
         assert_eq!(restarts.after(&hung(), true, true), None);
+    }
+
+    #[test]
+    fn a_disagreement_is_believed_when_it_is_found_again() {
+        let disagree = |at: &str| EngineError::Disagreement(format!("{at} is committed"));
+        let mut restarts = Restarts::new(MS(500));
+        let pauses: Vec<_> = ["3", "5", "5"].map(|at| restarts.after(&disagree(at), false, false)).into();
+        assert_eq!(pauses, [Some(MS(500)), Some(MS(500)), None]);
     }
 }

@@ -79,7 +79,7 @@ fn failure(error: EngineError) -> Failure {
     let cause = match &error {
         EngineError::Component { error, .. } if error.is_refusal() => Cause::Config,
         EngineError::Component { error, .. } if !error.is_retriable() => Cause::Unavailable,
-        EngineError::Refused(_) => Cause::Config,
+        EngineError::Refused(_) | EngineError::Disagreement(_) => Cause::Config,
         EngineError::Component { .. }
         | EngineError::Hung { .. }
         | EngineError::Panicked(_)

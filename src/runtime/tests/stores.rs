@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::parts::{metrics, options};
 use crate::{
     clock::Instant,
-    runtime::{Ending, EngineError, EngineOptions, RestoreReport, Stepper},
+    runtime::{Ending, EngineError, EngineOptions, RestoreReport, RunReport, SteppedRun, Stepper},
     state::{CommittedStart, OffsetRanges, SourcePosition, SourceStart, StateKey, StateValue},
     topology::{
         Bolt, CommitNumber, CommitState, ComponentError, ComponentResult, Failure, Grouping, InFlight, MessageId, Next,
@@ -340,7 +340,7 @@ fn offsets_that_were_moved_without_the_state_are_refused() {
         let start = |next| CommittedStart { next, done: OffsetRanges::new(), commit: None };
         world.journal.lock().unwrap().committed = moved.map(start);
         let error = world.process(2, 0, 10_000).unwrap_err();
-        assert!(matches!(&error, EngineError::Refused(sentence) if sentence.contains(says)), "{error}");
+        assert!(matches!(&error, EngineError::Disagreement(sentence) if sentence.contains(says)), "{error}");
         assert_eq!(world.changelog.position().unwrap().sources[0].next, 60, "nothing was written");
     }
 }
@@ -350,7 +350,38 @@ fn offsets_that_are_deleted_after_the_very_first_commit_are_refused() {
     let mut world = World::new(1);
     assert_eq!(world.process(1, 0, 10_000).unwrap(), Some(Ending::Exhausted));
     world.journal.lock().unwrap().committed = None;
-    assert!(matches!(world.process(1, 0, 10_000), Err(EngineError::Refused(_))));
+    assert!(matches!(world.process(1, 0, 10_000), Err(EngineError::Disagreement(_))));
+}
+
+/// A run with its restarts, to its end; `restarted` is called when a generation has ended and the next one rests.
+fn run_to_its_end(world: &World, restarted: impl Fn()) -> Result<RunReport, EngineError> {
+    let mut run = SteppedRun::new(plan(&world.journal, 2, 0), world.options.clone(), metrics());
+    let mut now = Instant::ZERO;
+    while run.outcome().is_none() {
+        let before = run.report().restarts;
+        for part in 0..run.parts() {
+            run.step(part, now);
+        }
+        if run.report().restarts > before {
+            restarted();
+        }
+        now = now + TICK;
+    }
+    run.outcome().unwrap().clone()
+}
+
+#[test]
+fn a_start_whose_predecessor_committed_after_it_had_looked_looks_again() {
+    let mut world = World::new(60);
+    assert_eq!(world.process(2, 0, 10_000).unwrap(), Some(Ending::Exhausted));
+    let committed = world.journal.lock().unwrap().committed.take();
+    let report = run_to_its_end(&world, || world.journal.lock().unwrap().committed.clone_from(&committed)).unwrap();
+    assert_eq!((report.ending, report.restarts), (Ending::Exhausted, 1));
+    assert_eq!(world.seen(), world.expected());
+
+    world.journal.lock().unwrap().committed = None;
+    let error = run_to_its_end(&world, || ()).unwrap_err();
+    assert!(matches!(error, EngineError::Disagreement(_)), "{error}");
 }
 
 #[test]
