@@ -71,6 +71,8 @@ enum Step {
     Delete(Key),
     /// Reads a value and writes it with one byte more.
     Update(Key, u8),
+    /// Adds one to the first byte of a value of 8, where it stands.
+    WriteOver(Key),
     /// The call has succeeded, and another begins.
     NextCall,
     TakeBack,
@@ -94,6 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (key(), value()).prop_map(|(key, value)| Step::Put(key, value)),
         3 => key().prop_map(Step::Delete),
         6 => (key(), any::<u8>()).prop_map(|(key, byte)| Step::Update(key, byte)),
+        4 => key().prop_map(Step::WriteOver),
         4 => Just(Step::NextCall),
         2 => Just(Step::TakeBack),
         1 => Just(Step::Drain),
@@ -130,6 +133,15 @@ fn apply(store: &mut dyn Store, model: &mut Model, call: &mut u64, step: Step) -
                 value.push(byte);
                 store.put_at(*call, place, &value).unwrap();
                 model.write(*call, &key, Some(value));
+            }
+        }
+        Step::WriteOver(key) => {
+            if let Some(value) = store.value_in_place(*call, &as_given(&key)) {
+                let old = value.to_vec();
+                value[0] = value[0].wrapping_add(1);
+                let new = value.to_vec();
+                prop_assert_eq!(Some(&old), model.entries.get(&key));
+                model.write(*call, &key, Some(new));
             }
         }
         Step::NextCall => *call += 1,

@@ -218,6 +218,17 @@ impl Entry {
         former
     }
 
+    /// Marks an entry with a value of 8 bytes as changed: its former cell, whether it was unchanged before, and the bytes, to
+    /// be written over.
+    #[inline]
+    pub(super) const fn write_over(&mut self) -> Option<(Cell, bool, &mut [u8; 8])> {
+        if self.kind != 8 {
+            return None;
+        }
+        let former = Cell { bits: u64::from_ne_bytes(self.value), kind: 8 };
+        Some((former, self.mark_changed(), &mut self.value))
+    }
+
     /// True if it was unchanged before.
     #[inline]
     pub(super) const fn mark_changed(&mut self) -> bool {

@@ -145,6 +145,17 @@ impl Store for MemoryStore {
         Ok(value.map(|value| (Place(at), value)))
     }
 
+    fn value_in_place(&mut self, call: u64, key: &Key<'_>) -> Option<&mut [u8; 8]> {
+        let at = self.index(key, &SearchKey::new(key.bytes))?;
+        self.begin(call);
+        let (former, first, value) = self.entries.get_mut(at as usize)?.write_over()?;
+        self.overwritten.push((at, former));
+        if first {
+            self.changed.push(at);
+        }
+        Some(value)
+    }
+
     fn put_at(&mut self, call: u64, place: Place, value: &[u8]) -> Result<(), StoreError> {
         self.write(call, place.0, Some(value))
     }

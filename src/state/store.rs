@@ -26,6 +26,11 @@ pub trait Store: Send {
     /// It cannot be read.
     fn find(&mut self, key: &Key<'_>) -> Result<Option<(Place, &[u8])>, StoreError>;
 
+    /// The value of an entry where it stands, if it is there and has 8 bytes: to be written over. It counts as written by
+    /// `call` already, so that one look-up finds and writes a number. `None` if there is no such value, or no such access to
+    /// it: then it is found and put.
+    fn value_in_place(&mut self, call: u64, key: &Key<'_>) -> Option<&mut [u8; 8]>;
+
     /// Writes the value of the entry at `place`, without looking it up again. A place holds until the next write.
     ///
     /// # Errors

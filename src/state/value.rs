@@ -94,6 +94,12 @@ impl StateValue for Json {
 }
 
 impl ValueType {
+    /// Whether every value has 8 bytes.
+    #[must_use]
+    pub const fn has_eight_bytes(self) -> bool {
+        matches!(self, Self::Scalar(ScalarType::Int | ScalarType::Uint | ScalarType::Float))
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Scalar(scalar) => scalar.name(),

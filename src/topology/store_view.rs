@@ -4,7 +4,7 @@ use std::{fmt, marker::PhantomData};
 
 use super::{
     ComponentError, ComponentResult, Output, TaskContext,
-    stores::{Lent, Refusal, TaskStore, TaskStores},
+    stores::{Lent, Refusal, Scratch, TaskStores},
 };
 use crate::{
     state::{Change, DecodeError, Key, Place, StateKey, StateValue, Store, StoreError},
@@ -78,30 +78,31 @@ impl<K: StateKey, V: StateValue> StoreView<'_, K, V> {
     /// The value of a key.
     #[inline]
     pub fn get(&mut self, by: KeyHash, key: K::Ref<'_>) -> Option<V> {
-        let found = Reached::new::<K>(self.stores, self.handle.at, by, key).and_then(|mut reached| reached.find());
-        match found {
-            Ok(found) => found.map(|(_, value)| value),
-            Err(refusal) => {
-                refusal.note(self.misuse);
-                None
-            }
-        }
+        let Some(mut reached) = Reached::new::<K>(self.stores, self.handle.at, by, key) else {
+            self.refuse(by);
+            return None;
+        };
+        let found = reached.find();
+        found.map(|found| found.map(|(_, value)| value)).unwrap_or_else(|refusal| {
+            refusal.note(self.misuse);
+            None
+        })
     }
 
     /// Writes the value of a key.
     #[inline]
     pub fn put(&mut self, by: KeyHash, key: K::Ref<'_>, value: V) {
-        let reached = Reached::new::<K>(self.stores, self.handle.at, by, key);
-        if let Err(refusal) = reached.and_then(|mut reached| reached.write(self.call, None, &value)) {
+        let Some(mut reached) = Reached::new::<K>(self.stores, self.handle.at, by, key) else { return self.refuse(by) };
+        if let Err(refusal) = reached.write(self.call, None, &value) {
             refusal.note(self.misuse);
         }
     }
 
     /// Deletes a key; nothing changes if it is not there.
     pub fn delete(&mut self, by: KeyHash, key: K::Ref<'_>) {
-        let reached = Reached::new::<K>(self.stores, self.handle.at, by, key);
-        if let Err(refusal) = reached.and_then(|reached| Ok(reached.store.delete(self.call, &reached.key)?)) {
-            refusal.note(self.misuse);
+        let Some(reached) = Reached::new::<K>(self.stores, self.handle.at, by, key) else { return self.refuse(by) };
+        if let Err(error) = reached.store.delete(self.call, &reached.key) {
+            Refusal::from(error).note(self.misuse);
         }
     }
 
@@ -109,21 +110,37 @@ impl<K: StateKey, V: StateValue> StoreView<'_, K, V> {
     /// once.
     #[inline]
     pub fn update(&mut self, by: KeyHash, key: K::Ref<'_>, change: impl FnOnce(Option<V>) -> V) -> V {
-        let reached = Reached::new::<K>(self.stores, self.handle.at, by, key);
-        let found = reached.and_then(|mut reached| Ok((reached.find()?, reached)));
-        let (found, mut reached) = match found {
+        let Some(mut reached) = Reached::new::<K>(self.stores, self.handle.at, by, key) else {
+            self.refuse(by);
+            return change(None);
+        };
+        if V::TYPE.has_eight_bytes()
+            && let Some(bytes) = reached.store.value_in_place(self.call, &reached.key)
+            && let Ok(old) = V::decode(bytes)
+        {
+            let new = change(Some(old));
+            bytes.copy_from_slice(new.encode(&mut reached.scratch));
+            return new;
+        }
+        let found = match reached.find() {
             Ok(found) => found,
             Err(refusal) => {
                 refusal.note(self.misuse);
                 return change(None);
             }
         };
-        let (place, old) = found.map_or((None, None), |(place, old)| (Some(place), Some(old)));
+        let (place, old) = found.unzip();
         let new = change(old);
         if let Err(refusal) = reached.write(self.call, place, &new) {
             refusal.note(self.misuse);
         }
         new
+    }
+
+    /// The call fails, for nothing was reached.
+    #[cold]
+    fn refuse(&mut self, by: KeyHash) {
+        self.stores.refusal(self.handle.at, by).note(self.misuse);
     }
 }
 
@@ -135,20 +152,13 @@ struct Reached<'s> {
 }
 
 impl<'s> Reached<'s> {
+    /// `None` where the task may not reach it.
     #[inline]
-    fn new<'k: 's, K: StateKey>(
-        stores: &'s mut TaskStores,
-        at: usize,
-        by: KeyHash,
-        key: K::Ref<'k>,
-    ) -> Result<Self, Refusal> {
-        let (group, of) = stores.reach(at, by)?;
-        let TaskStore { store: Some(store), key: room, value: scratch, .. } = of else {
-            return Err(Refusal::Scanned(of.name.clone()));
-        };
+    fn new<'k: 's, K: StateKey>(stores: &'s mut TaskStores, at: usize, by: KeyHash, key: K::Ref<'k>) -> Option<Self> {
+        let (group, store, Scratch { key: room, value: scratch }) = stores.reach(at, by)?;
         let bytes = K::encode(key, room);
         let hint = if K::IS_ITS_BYTES { by } else { KeyHash::of_bytes(bytes) };
-        Ok(Self { store: &mut **store, key: Key { group, bytes, hint }, scratch })
+        Some(Self { store, key: Key { group, bytes, hint }, scratch })
     }
 
     #[inline]

@@ -22,10 +22,15 @@ pub(crate) struct TaskStores {
 /// One store of a task.
 pub(super) struct TaskStore {
     id: StoreId,
-    pub(super) name: String,
+    name: String,
     /// `None` while it is scanned.
-    pub(super) store: Option<Box<dyn Store>>,
-    /// Scratch for a key and for a value.
+    store: Option<Box<dyn Store>>,
+    scratch: Scratch,
+}
+
+/// Room for what is encoded.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
 }
@@ -73,20 +78,33 @@ impl TaskStores {
     }
 
     pub(super) fn open(&mut self, id: StoreId, name: &str, store: Box<dyn Store>) {
-        let (key, value) = (Vec::new(), Vec::new());
-        self.stores.push(TaskStore { id, name: name.to_owned(), store: Some(store), key, value });
+        self.stores.push(TaskStore { id, name: name.to_owned(), store: Some(store), scratch: Scratch::default() });
     }
 
-    /// The store at `at`, and the key group that the hash names if it is the task's own.
+    /// As many groups as a `u16` can count.
     #[inline]
-    pub(super) fn reach(&mut self, at: usize, by: KeyHash) -> Result<(u16, &mut TaskStore), Refusal> {
-        let store = self.stores.get_mut(at).ok_or(Refusal::NoStore)?;
-        // As many groups as a u16 can count.
-        let group = self.groups.group(by) as u16;
-        if !self.own.contains(&group) {
-            return Err(Refusal::NotOwn { store: store.name.clone(), group, own: self.own.clone() });
+    fn group(&self, by: KeyHash) -> u16 {
+        self.groups.group(by) as u16
+    }
+
+    /// The store at `at`, its scratch, and the key group that the hash names; `None` if that is not the task's own, or the
+    /// store is not there: [`TaskStores::refusal`] knows why.
+    #[inline]
+    pub(super) fn reach(&mut self, at: usize, by: KeyHash) -> Option<(u16, &mut dyn Store, &mut Scratch)> {
+        let group = self.group(by);
+        let of = self.stores.get_mut(at).filter(|_| self.own.contains(&group))?;
+        Some((group, &mut **of.store.as_mut()?, &mut of.scratch))
+    }
+
+    /// Why there is nothing to reach.
+    #[cold]
+    pub(super) fn refusal(&self, at: usize, by: KeyHash) -> Refusal {
+        let (group, own) = (self.group(by), self.own.clone());
+        match self.stores.get(at) {
+            None => Refusal::NoStore,
+            Some(of) if own.contains(&group) => Refusal::Scanned(of.name.clone()),
+            Some(of) => Refusal::NotOwn { store: of.name.clone(), group, own },
         }
-        Ok((group, store))
     }
 
     fn take(&mut self, at: usize) -> Result<Box<dyn Store>, Refusal> {
