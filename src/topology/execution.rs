@@ -52,8 +52,23 @@ impl Run {
         outbox: &mut Outbox,
     ) -> Result<(), BatchFull> {
         self.touch(lane, outbox);
-        let edge = if self.has_edges { self.next_edge() } else { Edge::UNTRACKED };
+        let edge = self.next_edge();
         lane.push(self.root, edge, key, values)
+    }
+
+    /// Readies a lane for parts of a text.
+    #[inline]
+    pub(super) fn share(&self, lane: &mut Lane, text: &str, outbox: &mut Outbox) -> Result<(), BatchFull> {
+        lane.forget_text();
+        self.touch(lane, outbox);
+        lane.share(text)
+    }
+
+    /// Puts a part of the text that the lane was given last into it: `len` bytes from `at` on.
+    #[inline]
+    pub(super) fn send_part(&mut self, lane: &mut Lane, key: KeyHash, at: usize, len: usize) {
+        let edge = self.next_edge();
+        lane.push_part(self.root, edge, key, at, len);
     }
 
     #[inline]
@@ -63,6 +78,9 @@ impl Run {
 
     #[inline]
     fn next_edge(&mut self) -> Edge {
+        if !self.has_edges {
+            return Edge::UNTRACKED;
+        }
         let edge = self.edge.child(self.emitted);
         self.emitted += 1;
         self.xor ^= edge.bits();

@@ -203,19 +203,6 @@ fn key_of(positions: &[usize], values: &[Value<'_>]) -> KeyHash {
     composite_key(positions, values)
 }
 
-/// The key that is a part of a text. What stands behind a short part in the text may be read with it.
-#[expect(clippy::inline_always, reason = "see choose")]
-#[inline(always)]
-pub(super) fn key_of_part(text: &str, part: &str) -> KeyHash {
-    // A place within the text is the part's own: memory that lies in both is the same.
-    let at = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-    let ahead = text.as_bytes().get(at..).and_then(|ahead| ahead.first_chunk::<8>());
-    match ahead {
-        Some(eight) if part.len() <= eight.len() => KeyHash::of_short(*eight, part.len()),
-        _ => KeyHash::of_bytes(part.as_bytes()),
-    }
-}
-
 #[inline(never)]
 fn composite_key(positions: &[usize], values: &[Value<'_>]) -> KeyHash {
     let at = |p: usize| values.get(p).copied().unwrap_or(Value::Null);

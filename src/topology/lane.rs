@@ -17,6 +17,8 @@ pub(crate) struct Lane {
     width: usize,
     before: Mark,
     execution: u64,
+    /// Where in the batch the text begins that parts are of.
+    text: usize,
 }
 
 /// Batches on their way out, and the memory of batches that came back.
@@ -64,7 +66,7 @@ impl Outbox {
 
 impl Lane {
     pub(crate) fn new(stream: StreamId, target: TaskId, width: usize) -> Self {
-        Self { batch: Batch::new(stream, target, width, 0), width, before: Mark::default(), execution: 0 }
+        Self { batch: Batch::new(stream, target, width, 0), width, before: Mark::default(), execution: 0, text: 0 }
     }
 
     pub(crate) const fn target(&self) -> TaskId {
@@ -96,6 +98,27 @@ impl Lane {
         values: &[Value<'_>],
     ) -> Result<(), BatchFull> {
         self.batch.push(root, edge, key, values)
+    }
+
+    /// Texts that no tuple is a part of are only in the way.
+    #[inline]
+    pub(super) fn forget_text(&mut self) {
+        if self.batch.is_empty() {
+            self.batch.clear();
+        }
+    }
+
+    /// Takes a text that tuples will be parts of.
+    #[inline]
+    pub(super) fn share(&mut self, text: &str) -> Result<(), BatchFull> {
+        self.text = self.batch.push_text(text)?;
+        Ok(())
+    }
+
+    /// A tuple of one value, `len` bytes from `at` on of the text that was taken last.
+    #[inline]
+    pub(super) fn push_part(&mut self, root: RootId, edge: Edge, key: KeyHash, at: usize, len: usize) {
+        self.batch.push_part(root, edge, key, self.text + at, len);
     }
 
     pub(crate) fn push_anchor(&mut self, anchor: Anchor) {

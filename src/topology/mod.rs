@@ -31,6 +31,7 @@ mod grouping;
 mod held;
 mod lane;
 mod output;
+mod parts;
 mod plan;
 mod sending;
 mod sink;

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use super::{
     ComponentError, OutStream,
     execution::{Execution, TreeFailure},
-    grouping::{Choice, Router, key_of_part},
+    grouping::{Choice, Router},
     held::{Held, HeldTable},
     lane::{Lane, Outbox},
     stores::TaskStores,
@@ -128,28 +128,6 @@ impl Output {
                 });
             }
         }
-    }
-
-    /// Emits each of `parts`, which are parts of `text`, as a tuple of one value on the first declared stream, anchored to
-    /// the input: what [`Output::emit`] does for each of them, for less where one component reads the stream by its key.
-    #[inline]
-    pub fn emit_parts<'v>(&mut self, text: &'v str, parts: impl IntoIterator<Item = &'v str>) {
-        let Self { streams, execution, outbox, misuse, .. } = self;
-        if let Some(Stream { width: 1, readers, .. }) = streams.get_mut(OutStream::DEFAULT.0)
-            && let [Reader { router: Router::Key { groups, .. }, lanes }] = readers.as_mut_slice()
-            && let Some(mut run) = execution.run()
-        {
-            for part in parts {
-                let key = key_of_part(text, part);
-                let Some(lane) = lanes.get_mut(groups.owner(key)) else { continue };
-                if run.send(lane, key, &[Value::Str(part)], outbox).is_err() {
-                    too_large(misuse);
-                }
-            }
-            execution.has_run(run);
-            return;
-        }
-        parts.into_iter().for_each(|part| self.emit(&[Value::Str(part)]));
     }
 
     /// Emits outside every tree: nobody waits for it and nobody replays it.
@@ -293,7 +271,7 @@ fn wrong_stream(stream: Option<&Stream>, values: usize, misuse: &mut Option<Comp
 }
 
 #[cold]
-fn too_large(misuse: &mut Option<ComponentError>) {
+pub(super) fn too_large(misuse: &mut Option<ComponentError>) {
     let limit = BatchFull;
     *misuse = Some(ComponentError::permanent(format!("emitted too much in one call: {limit}")));
 }

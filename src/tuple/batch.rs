@@ -213,10 +213,35 @@ impl Batch {
                 first
             }
         };
+        self.push_row(root, edge, key, first);
+        Ok(())
+    }
+
+    #[inline]
+    fn push_row(&mut self, root: RootId, edge: Edge, key: KeyHash, first: Cell) {
         #[expect(clippy::cast_possible_truncation, reason = "fewer anchors than bytes in the arena")]
         let anchors_end = self.anchors.len() as u32;
         self.rows.push(Row { root, edge, key, anchors_end, first });
-        Ok(())
+    }
+
+    /// Appends a text that tuples will have parts of: where it begins.
+    ///
+    /// # Errors
+    /// [`BatchFull`] as for [`Batch::push`].
+    #[inline]
+    pub fn push_text(&mut self, text: &str) -> Result<usize, BatchFull> {
+        let start = self.text.len();
+        Self::check(start, text.len())?;
+        self.text.push_str(text);
+        Ok(start)
+    }
+
+    /// Appends a tuple of one value: `len` bytes of a text that is here already, from `start` on.
+    #[inline]
+    pub fn push_part(&mut self, root: RootId, edge: Edge, key: KeyHash, start: usize, len: usize) {
+        debug_assert!(self.width == 1, "a part is the only value");
+        debug_assert!(self.text.get(start..start + len).is_some(), "a part is of a text that is here");
+        self.push_row(root, edge, key, Cell::span(kind::STR, start, len));
     }
 
     /// Adds a further tree to the tuple that will be pushed next.
@@ -233,10 +258,7 @@ impl Batch {
 
     #[inline]
     fn text_cell(&mut self, text: &str) -> Result<Cell, BatchFull> {
-        let start = self.text.len();
-        Self::check(start, text.len())?;
-        self.text.push_str(text);
-        Ok(Cell::span(kind::STR, start, text.len()))
+        Ok(Cell::span(kind::STR, self.push_text(text)?, text.len()))
     }
 
     fn other_cell(&mut self, value: Value<'_>) -> Result<Cell, BatchFull> {

@@ -3,7 +3,7 @@
 use super::{build::Nothing, harness::Harness};
 use crate::{
     topology::{Grouping, OutStream, Output, TopologyBuilder},
-    tuple::Value,
+    tuple::{Batch, Value},
 };
 
 /// Not ASCII, and with words of all lengths that are hashed in different ways, up to the very end.
@@ -39,13 +39,15 @@ fn arrived(h: &mut Harness, first: u32) -> Vec<(u32, String)> {
     all
 }
 
-fn emitted(grouping: &Grouping, emit: Emit) -> Vec<(u32, String)> {
+fn emitted(grouping: &Grouping, emit: Emit, texts: &[&str]) -> Vec<(u32, String)> {
     let mut h = harness(grouping);
     h.root(1, 0);
     h.root(2, 0);
     h.execute(1, |input, out| {
-        emit(out, TEXT);
-        out.emit(&[Value::Str("behind them")]);
+        for text in texts {
+            emit(out, text);
+            out.emit(&[Value::Str("behind them")]);
+        }
         Ok(input.ack())
     });
     assert_eq!(h.deliver(), [], "the words are in the trees");
@@ -55,10 +57,32 @@ fn emitted(grouping: &Grouping, emit: Emit) -> Vec<(u32, String)> {
 #[test]
 fn parts_arrive_where_and_as_they_would_one_by_one() {
     for grouping in [Grouping::fields(["word"]), Grouping::Shuffle, Grouping::All, Grouping::partial_key(["word"])] {
-        let parts = emitted(&grouping, BY_PARTS);
-        assert_eq!(parts, emitted(&grouping, ONE_BY_ONE), "{grouping:?}");
-        assert!(parts.len() >= 2 * 11, "{grouping:?}: {}", parts.len());
+        // A text that goes every way as a whole, those that are too short and too long for that, and all together.
+        let long = [TEXT; 10].join(" ");
+        let texts = ["a bc", TEXT, &long];
+        for texts in texts.chunks(1).chain([&texts[..]]) {
+            let parts = emitted(&grouping, BY_PARTS, texts);
+            assert_eq!(parts, emitted(&grouping, ONE_BY_ONE, texts), "{grouping:?}");
+            let words: usize = texts.iter().map(|text| text.split(' ').count() + 1).sum();
+            assert!(parts.len() >= 2 * words, "{grouping:?}: {}", parts.len());
+        }
     }
+}
+
+#[test]
+fn texts_of_which_a_way_gets_no_part_are_not_kept_for_it() {
+    let mut h = harness(&Grouping::fields(["word"]));
+    (1..=1000).for_each(|id| h.root(id, 0));
+    let mut calls = 0;
+    h.execute(1, |input, out| {
+        calls += 1;
+        out.emit_parts(TEXT, TEXT.split(' ').take(if calls < 1000 { 1 } else { 11 }));
+        Ok(input.ack())
+    });
+    let batches: Vec<_> = (2..5).flat_map(|task| h.batches(task)).collect();
+    assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 999 + 10);
+    let most = batches.iter().map(Batch::bytes).max().unwrap();
+    assert!(most <= 8 * TEXT.len(), "{most} bytes for a batch of 4 tuples");
 }
 
 #[test]
