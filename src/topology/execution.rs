@@ -1,6 +1,6 @@
 //! One call of a component, from its input to its ack: what it emits is anchored, and appears all or not at all.
 
-use std::sync::atomic::Ordering;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use super::{
     ComponentError,
@@ -64,11 +64,11 @@ impl Run {
         lane.share(text)
     }
 
-    /// Puts a part of the text that the lane was given last into it: `len` bytes from `at` on.
+    /// Puts these bytes of the text that the lane was given last into it.
     #[inline]
-    pub(super) fn send_part(&mut self, lane: &mut Lane, key: KeyHash, at: usize, len: usize) {
+    pub(super) fn send_part(&mut self, lane: &mut Lane, key: KeyHash, part: Range<usize>) {
         let edge = self.next_edge();
-        lane.push_part(self.root, edge, key, at, len);
+        lane.push_part(self.root, edge, key, part);
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! A batch in the making: the way from one emitting task to one reading task.
 
-use std::mem;
+use std::{mem, ops::Range};
 
 use crate::{
     clock::Instant,
@@ -115,10 +115,10 @@ impl Lane {
         Ok(())
     }
 
-    /// A tuple of one value, `len` bytes from `at` on of the text that was taken last.
+    /// A tuple of one value, these bytes of the text that was taken last.
     #[inline]
-    pub(super) fn push_part(&mut self, root: RootId, edge: Edge, key: KeyHash, at: usize, len: usize) {
-        self.batch.push_part(root, edge, key, self.text + at, len);
+    pub(super) fn push_part(&mut self, root: RootId, edge: Edge, key: KeyHash, part: Range<usize>) {
+        self.batch.push_part(root, edge, key, self.text + part.start..self.text + part.end);
     }
 
     pub(crate) fn push_anchor(&mut self, anchor: Anchor) {

@@ -63,7 +63,7 @@ impl Ways<'_> {
             };
             let key = key(self.text, at, part.len());
             if let Some(lane) = self.lanes.get_mut(self.groups.owner(key)) {
-                run.send_part(lane, key, at, part.len());
+                run.send_part(lane, key, at..at + part.len());
             }
         }
         Ok(())

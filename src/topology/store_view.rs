@@ -119,7 +119,7 @@ impl<K: StateKey, V: StateValue> StoreView<'_, K, V> {
             && let Ok(old) = V::decode(bytes)
         {
             let new = change(Some(old));
-            bytes.copy_from_slice(new.encode(&mut reached.scratch));
+            bytes.copy_from_slice(new.encode(reached.scratch));
             return new;
         }
         let found = match reached.find() {

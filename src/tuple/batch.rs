@@ -1,8 +1,11 @@
 //! The unit between tasks: rows over one arena.
 
-use std::hint::select_unpredictable;
+use std::{hint::select_unpredictable, ops::Range};
 
-use super::{Edge, KeyHash, RootId, StreamId, TaskId, Value};
+use super::{
+    Edge, KeyHash, RootId, StreamId, TaskId, Tuple, Value,
+    cell::{Cell, kind},
+};
 use crate::clock::Instant;
 
 /// What tracking needs to know of one tuple, and its first value: most tuples have no second one.
@@ -27,47 +30,6 @@ pub struct Anchor {
     pub root: RootId,
     /// The edge by which the anchored tuple hangs in it.
     pub edge: Edge,
-}
-
-/// One value, packed: kind in the low 4 bits. Text and bytes: length (28 bits), offset (32 bits). Whole numbers that
-/// fit stand in the upper 60 bits; others, and floats, stand in the blob.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Cell(u64);
-
-mod kind {
-    pub(super) const NULL: u64 = 0;
-    pub(super) const FALSE: u64 = 1;
-    pub(super) const TRUE: u64 = 2;
-    pub(super) const INT: u64 = 3;
-    pub(super) const WIDE_INT: u64 = 4;
-    pub(super) const FLOAT: u64 = 5;
-    pub(super) const STR: u64 = 6;
-    pub(super) const BYTES: u64 = 7;
-}
-
-impl Cell {
-    /// Longest text or bytes value.
-    const MAX_LEN: usize = (1 << 28) - 1;
-
-    #[inline]
-    const fn span(kind: u64, start: usize, len: usize) -> Self {
-        Self((start as u64) << 32 | (len as u64) << 4 | kind)
-    }
-
-    #[inline]
-    const fn kind(self) -> u64 {
-        self.0 & 15
-    }
-
-    #[inline]
-    const fn start(self) -> usize {
-        (self.0 >> 32) as usize
-    }
-
-    #[inline]
-    const fn end(self) -> usize {
-        self.start() + ((self.0 >> 4) as usize & Self::MAX_LEN)
-    }
 }
 
 /// Tuples of one stream on their way to one task.
@@ -236,12 +198,12 @@ impl Batch {
         Ok(start)
     }
 
-    /// Appends a tuple of one value: `len` bytes of a text that is here already, from `start` on.
+    /// Appends a tuple of one value: these bytes of the text that is here already.
     #[inline]
-    pub fn push_part(&mut self, root: RootId, edge: Edge, key: KeyHash, start: usize, len: usize) {
+    pub fn push_part(&mut self, root: RootId, edge: Edge, key: KeyHash, part: Range<usize>) {
         debug_assert!(self.width == 1, "a part is the only value");
-        debug_assert!(self.text.get(start..start + len).is_some(), "a part is of a text that is here");
-        self.push_row(root, edge, key, Cell::span(kind::STR, start, len));
+        debug_assert!(self.text.get(part.clone()).is_some(), "a part is of a text that is here");
+        self.push_row(root, edge, key, Cell::span(kind::STR, part.start, part.len()));
     }
 
     /// Adds a further tree to the tuple that will be pushed next.
@@ -334,7 +296,7 @@ impl Batch {
 
     /// The value at `position` of the tuple at `index`.
     #[inline]
-    fn cell_of(&self, row: &Row, index: usize, position: usize) -> Option<Cell> {
+    pub(super) fn cell_of(&self, row: &Row, index: usize, position: usize) -> Option<Cell> {
         if position >= self.width {
             return None;
         }
@@ -345,7 +307,7 @@ impl Batch {
     }
 
     #[inline]
-    fn value(&self, cell: Cell) -> Value<'_> {
+    pub(super) fn value(&self, cell: Cell) -> Value<'_> {
         let eight = || -> [u8; 8] {
             let bytes = self.blob.get(cell.start()..cell.end()).unwrap_or_default();
             bytes.try_into().unwrap_or_default()
@@ -361,99 +323,34 @@ impl Batch {
             _ => Value::Null,
         }
     }
+
+    #[inline]
+    pub(super) fn text(&self, cell: Cell) -> Option<&str> {
+        if cell.kind() == kind::STR { self.text.get(cell.start()..cell.end()) } else { None }
+    }
+
+    /// The further anchors of the tuple at `index`.
+    #[inline]
+    pub(super) fn anchors_of(&self, row: &Row, index: usize) -> &[Anchor] {
+        if self.anchors.is_empty() {
+            return &[];
+        }
+        let before = index.checked_sub(1).and_then(|before| self.rows.get(before));
+        let start = before.map_or(0, |row| row.anchors_end as usize);
+        self.anchors.get(start..row.anchors_end as usize).unwrap_or_default()
+    }
+
+    /// Values of each tuple.
+    #[inline]
+    pub(super) const fn width(&self) -> usize {
+        self.width
+    }
 }
 
 /// A batch cannot take the tuple: a value of more than 256 MiB, or more than 4 GiB in one batch.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a value of more than 256 MiB, or a batch of more than 4 GiB")]
 pub struct BatchFull;
-
-/// One tuple of a batch, borrowed.
-#[derive(Copy, Clone, Debug)]
-pub struct Tuple<'a> {
-    batch: &'a Batch,
-    row: &'a Row,
-    index: usize,
-}
-
-impl<'a> Tuple<'a> {
-    /// The value of the field at `position`, [`Value::Null`] past the last. Positions are resolved from field names
-    /// when the bolt is prepared.
-    #[must_use]
-    #[inline]
-    pub fn get(&self, position: usize) -> Value<'a> {
-        let cell = self.batch.cell_of(self.row, self.index, position);
-        cell.map_or(Value::Null, |cell| self.batch.value(cell))
-    }
-
-    /// The text of the field at `position`, `None` if it is not text.
-    #[must_use]
-    #[inline]
-    pub fn str(&self, position: usize) -> Option<&'a str> {
-        // Not by way of a Value: it would be built in memory and taken apart again.
-        let cell = self.batch.cell_of(self.row, self.index, position)?;
-        if cell.kind() == kind::STR { self.batch.text.get(cell.start()..cell.end()) } else { None }
-    }
-
-    /// Number of values.
-    #[must_use]
-    pub const fn width(&self) -> usize {
-        self.batch.width
-    }
-
-    /// The values in the order of the fields.
-    pub fn values(&self) -> impl Iterator<Item = Value<'a>> {
-        let tuple = *self;
-        (0..self.width()).map(move |position| tuple.get(position))
-    }
-
-    /// The stream on which the tuple came.
-    #[must_use]
-    #[inline]
-    pub const fn stream(&self) -> StreamId {
-        self.batch.stream
-    }
-
-    /// The hash of the grouping key; what a store of this task looks the key up by.
-    #[must_use]
-    #[inline]
-    pub const fn key(&self) -> KeyHash {
-        self.row.key
-    }
-
-    /// The tuple's identity, equal when its record is replayed.
-    #[must_use]
-    #[inline]
-    pub const fn lineage(&self) -> u64 {
-        self.row.edge.bits()
-    }
-
-    /// What tracking knows of the tuple.
-    #[must_use]
-    #[inline]
-    pub const fn row(&self) -> &'a Row {
-        self.row
-    }
-
-    /// The tuple's place in its batch.
-    #[must_use]
-    #[inline]
-    pub const fn index(&self) -> usize {
-        self.index
-    }
-
-    /// The further trees that the tuple belongs to.
-    #[must_use]
-    #[inline]
-    pub fn anchors(&self) -> &'a [Anchor] {
-        if self.batch.anchors.is_empty() {
-            return &[];
-        }
-        let before = self.index.checked_sub(1).and_then(|i| self.batch.rows.get(i));
-        let start = before.map_or(0, |row| row.anchors_end as usize);
-        self.batch.anchors.get(start..self.row.anchors_end as usize).unwrap_or_default()
-    }
-}
 
 #[cfg(test)]
 mod tests {
