@@ -152,14 +152,17 @@ impl From<prometheus::Error> for MetricsError {
     }
 }
 
-struct Inner {
+struct Series {
     registry: Registry,
     families: Families,
 }
 
 /// All metrics of one process (or of one test): cheap to clone, shared by its clones.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>, Readiness);
+pub struct Metrics {
+    series: Arc<Series>,
+    readiness: Readiness,
+}
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,7 +179,7 @@ impl Metrics {
         let registry = Registry::new();
         let families = Families::register(&registry)?;
         families.build_info.with_label_values(&[env!("CARGO_PKG_VERSION"), librdkafka]).set(1);
-        let metrics = Self(Arc::new(Inner { registry, families }), Readiness::default());
+        let metrics = Self { series: Arc::new(Series { registry, families }), readiness: Readiness::default() };
         metrics.show_known_series();
         Ok(metrics)
     }
@@ -185,7 +188,7 @@ impl Metrics {
     /// thousands.
     #[must_use]
     pub fn for_another_life(&self) -> Self {
-        Self(Arc::clone(&self.0), Readiness::default())
+        Self { series: Arc::clone(&self.series), readiness: Readiness::default() }
     }
 
     /// Shows what the operating system counts for this process too: `process_*`, on Linux.
@@ -194,7 +197,7 @@ impl Metrics {
     /// If that was asked for before.
     pub fn show_process(&self) -> Result<(), MetricsError> {
         #[cfg(target_os = "linux")]
-        self.0.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        self.series.registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         Ok(())
     }
 
@@ -219,13 +222,13 @@ impl Metrics {
     /// What `/readyz` answers, and why.
     #[must_use]
     pub const fn readiness(&self) -> &Readiness {
-        &self.1
+        &self.readiness
     }
 
     /// Handles of component `name`.
     #[must_use]
     pub fn component(&self, name: &str) -> ComponentMetrics {
-        let (f, l) = (&self.0.families, &[name]);
+        let (f, l) = (&self.series.families, &[name]);
         ComponentMetrics {
             tasks: Gauge(f.component_tasks.with_label_values(l)),
             executed: Counter(f.component_executed_total.with_label_values(l)),
@@ -237,13 +240,13 @@ impl Metrics {
     /// Tuples that component `name` emits on `stream`.
     #[must_use]
     pub fn emitted(&self, name: &str, stream: &str) -> Counter {
-        Counter(self.0.families.component_emitted_total.with_label_values(&[name, stream]))
+        Counter(self.series.families.component_emitted_total.with_label_values(&[name, stream]))
     }
 
     /// Handles of the trees that spout `name` starts.
     #[must_use]
     pub fn trees(&self, name: &str) -> TreeMetrics {
-        let (f, l) = (&self.0.families, &[name]);
+        let (f, l) = (&self.series.families, &[name]);
         let ended = |o: TreeOutcome| Counter(f.trees_completed_total.with_label_values(&[name, o.label()]));
         TreeMetrics {
             started: Counter(f.trees_started_total.with_label_values(l)),
@@ -256,46 +259,46 @@ impl Metrics {
     /// Records emitted again because of `reason`.
     #[must_use]
     pub fn replayed(&self, reason: ReplayReason) -> Counter {
-        Counter(self.0.families.records_replayed_total.with_label_values(&[reason.label()]))
+        Counter(self.series.families.records_replayed_total.with_label_values(&[reason.label()]))
     }
 
     /// Records that another member emits again because their partition went to it.
     #[must_use]
     pub fn left_unfinished(&self) -> Counter {
         let none: &[&str] = &[];
-        Counter(self.0.families.records_left_unfinished_total.with_label_values(none))
+        Counter(self.series.families.records_left_unfinished_total.with_label_values(none))
     }
 
     /// Records that were deleted before they were read, and skipped.
     #[must_use]
     pub fn records_lost(&self) -> Counter {
         let none: &[&str] = &[];
-        Counter(self.0.families.records_lost_total.with_label_values(none))
+        Counter(self.series.families.records_lost_total.with_label_values(none))
     }
 
     /// Acks and failures that came when the partition had left.
     #[must_use]
     pub fn late_acks(&self) -> Counter {
         let none: &[&str] = &[];
-        Counter(self.0.families.late_acks_total.with_label_values(none))
+        Counter(self.series.families.late_acks_total.with_label_values(none))
     }
 
     /// Effects that were repeated.
     #[must_use]
     pub fn duplicates(&self, outcome: DuplicateOutcome) -> Counter {
-        Counter(self.0.families.duplicates_total.with_label_values(&[outcome.label()]))
+        Counter(self.series.families.duplicates_total.with_label_values(&[outcome.label()]))
     }
 
     /// Records that were given up because of `reason`.
     #[must_use]
     pub fn dead_letters(&self, reason: DeadLetterReason) -> Counter {
-        Counter(self.0.families.dead_letters_total.with_label_values(&[reason.label()]))
+        Counter(self.series.families.dead_letters_total.with_label_values(&[reason.label()]))
     }
 
     /// Handles of a topic that is read.
     #[must_use]
     pub fn consumed(&self, topic: &str) -> ConsumedMetrics {
-        let f = &self.0.families;
+        let f = &self.series.families;
         ConsumedMetrics {
             records: Counter(f.kafka_records_consumed_total.with_label_values(&[topic])),
             bytes: Counter(f.kafka_consumed_bytes_total.with_label_values(&[topic])),
@@ -305,7 +308,7 @@ impl Metrics {
     /// Handles of a topic that is written.
     #[must_use]
     pub fn produced(&self, topic: &str) -> ProducedMetrics {
-        let f = &self.0.families;
+        let f = &self.series.families;
         let by = |r: ProduceResult| Counter(f.kafka_records_produced_total.with_label_values(&[topic, r.label()]));
         ProducedMetrics {
             acknowledged: by(ProduceResult::Acknowledged),
@@ -317,7 +320,7 @@ impl Metrics {
     /// Handles of a partition that was assigned. Drop them, then call [`Metrics::forget_partition`], when it leaves.
     #[must_use]
     pub fn partition(&self, topic: &str, partition: i32) -> PartitionMetrics {
-        let (f, partition) = (&self.0.families, partition.to_string());
+        let (f, partition) = (&self.series.families, partition.to_string());
         let labels = &[topic, partition.as_str()];
         PartitionMetrics {
             lag: Gauge(f.kafka_lag_records.with_label_values(labels)),
@@ -327,7 +330,7 @@ impl Metrics {
 
     /// Takes the series of a partition that is no longer ours out of the export.
     pub fn forget_partition(&self, topic: &str, partition: i32) {
-        let (f, partition) = (&self.0.families, partition.to_string());
+        let (f, partition) = (&self.series.families, partition.to_string());
         let labels = &[topic, partition.as_str()];
         // An error says that there is no such series, which is the aim.
         f.kafka_lag_records.remove_label_values(labels).ok();
@@ -337,13 +340,13 @@ impl Metrics {
     /// Lag over all partitions that are assigned, for the progress line.
     #[must_use]
     pub fn total_lag(&self) -> u64 {
-        Self::total(&self.0.families.kafka_lag_records, |m| m.get_gauge().get_value())
+        Self::total(&self.series.families.kafka_lag_records, |m| m.get_gauge().get_value())
     }
 
     /// Records read from all topics, for the progress line and the summary.
     #[must_use]
     pub fn total_consumed(&self) -> u64 {
-        Self::total(&self.0.families.kafka_records_consumed_total, |m| m.get_counter().get_value())
+        Self::total(&self.series.families.kafka_records_consumed_total, |m| m.get_counter().get_value())
     }
 
     fn total(family: &impl prometheus::core::Collector, value: impl Fn(&prometheus::proto::Metric) -> f64) -> u64 {
@@ -361,7 +364,7 @@ impl Metrics {
     /// Handles of the commits.
     #[must_use]
     pub fn commits(&self) -> CommitMetrics {
-        let f = &self.0.families;
+        let f = &self.series.families;
         let by = |r: CommitResult| Counter(f.kafka_commits_total.with_label_values(&[r.label()]));
         let none: &[&str] = &[];
         CommitMetrics {
@@ -376,7 +379,7 @@ impl Metrics {
     /// Changes of the assignment.
     #[must_use]
     pub fn rebalances(&self, event: RebalanceEvent) -> Counter {
-        Counter(self.0.families.kafka_rebalances_total.with_label_values(&[event.label()]))
+        Counter(self.series.families.kafka_rebalances_total.with_label_values(&[event.label()]))
     }
 
     /// All metrics as Prometheus' text format 0.0.4.
@@ -386,8 +389,8 @@ impl Metrics {
     pub fn render(&self) -> Result<String, MetricsError> {
         let none: &[&str] = &[];
         let ready = i64::from(self.readiness().check().is_ok());
-        self.0.families.ready.with_label_values(none).set(ready);
-        Ok(prometheus::TextEncoder::new().encode_to_string(&self.0.registry.gather())?)
+        self.series.families.ready.with_label_values(none).set(ready);
+        Ok(prometheus::TextEncoder::new().encode_to_string(&self.series.registry.gather())?)
     }
 }
 

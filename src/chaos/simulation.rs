@@ -18,7 +18,7 @@ use super::{
     process::{Fate, Process, Setting, Told},
     substitutes::Substitutes,
     view::{append, create_topic},
-    words::push_line,
+    words::{WORDS_OF_A_LINE, push_line},
 };
 use crate::{
     broker::core::{BrokerOptions, GroupOptions},
@@ -37,7 +37,7 @@ const BOUND: Duration = Duration::from_secs(60);
 /// How long a supervisor outside waits before it starts a process that has ended by itself.
 const START_AGAIN: Duration = Duration::from_millis(500);
 /// Tuples of one tree that may wait at the same time: a line, or its words.
-const TUPLES_OF_A_TREE: usize = 2;
+const TUPLES_OF_A_TREE: usize = WORDS_OF_A_LINE as usize;
 /// The most that one call of the plan appends.
 const BATCH: u64 = 60;
 
