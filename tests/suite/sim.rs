@@ -7,11 +7,11 @@ fn sim(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn nothing_is_lost_in_five_hundred_simulated_runs() {
-    let output = sim(&["--seed", "0", "--count", "500"]);
+fn nothing_is_lost_in_two_thousand_simulated_runs() {
+    let output = sim(&["--seed", "0", "--count", "2000"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(said.starts_with("500 runs without a failure in "), "{said}");
+    assert!(said.starts_with("2000 runs without a failure in "), "{said}");
 }
 
 #[test]
