@@ -3,6 +3,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser as _};
+use tracing_appender::non_blocking::WorkerGuard;
 
 use super::{
     audit, broker,
@@ -41,9 +42,9 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failur
 
 fn dispatch(cli: &Cli) -> Outcome {
     let pipeline = match &cli.command {
-        Command::Completions { shell } => return completions(*shell),
+        Command::Completions { shell } => return cli.global.is_idle().and_then(|()| completions(*shell)),
         // Without messages: a run has thousands, of things that are meant to go wrong.
-        Command::Sim(args) => return sim::sim(&cli.global, args),
+        Command::Sim(args) => return cli.global.is_idle().and_then(|()| sim::sim(&cli.global, args)),
         Command::Validate(pipeline) => pipeline.clone(),
         Command::Run(run) => run.pipeline.clone(),
         Command::Reset(reset) => reset.pipeline.clone(),
@@ -76,6 +77,28 @@ fn dispatch(cli: &Cli) -> Outcome {
     }
 }
 
+impl Global {
+    /// For a command that has no configuration.
+    ///
+    /// # Errors
+    /// Flags say something about one.
+    fn is_idle(&self) -> Outcome {
+        let flags = [
+            ("--set", !self.set.is_empty()),
+            ("-X", !self.property.is_empty()),
+            ("--brokers", self.brokers.is_some()),
+            ("--print-config", self.print_config),
+        ];
+        match flags.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                let sentence = anyhow::anyhow!("{flag}: this command has no configuration; leave the flag away");
+                Err(Failure::new(Cause::Usage, sentence))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "stormglass", &mut script);
@@ -88,14 +111,16 @@ pub(crate) struct Session<'a> {
     pub(crate) global: &'a Global,
     sources: Sources,
     loaded: Loaded,
+    /// Messages are written to the end of the session.
+    _messages: WorkerGuard,
 }
 
 impl<'a> Session<'a> {
     fn new(global: &'a Global, pipeline: &Pipeline) -> Result<Self, Failure> {
         let sources = flags::sources(global, pipeline, Sources::process_env());
         let loaded = config::load(&sources)?;
-        logging::start(config::log(&loaded), global.color);
-        Ok(Self { global, sources, loaded })
+        let messages = logging::start(config::log(&loaded), global.color);
+        Ok(Self { global, sources, loaded, _messages: messages })
     }
 
     /// The settings of a pipeline.

@@ -7,7 +7,6 @@ use std::{
 };
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::cli::Global;
 
@@ -52,16 +51,8 @@ impl Drop for Progress {
 }
 
 /// Stderr for messages: the line steps aside while one is written.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stderr;
-
-impl<'a> MakeWriter<'a> for Stderr {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        *self
-    }
-}
 
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

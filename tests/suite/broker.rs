@@ -70,6 +70,20 @@ fn it_says_where_it_listens_and_what_it_is_and_ends_on_a_signal() {
 }
 
 #[test]
+fn a_stderr_that_nobody_reads_stops_nobody() {
+    let (mut broker, address) = start(&["--listen", "127.0.0.1:0"]);
+    // More messages than a pipe holds.
+    for _ in 0..1_500 {
+        TcpStream::connect(address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    }
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff").unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+    kill(Pid::from_raw(broker.0.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+    assert_eq!(broker.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn an_address_in_use_is_one_sentence_and_69() {
     let (_broker, address) = start(&["--listen", "127.0.0.1:0"]);
     let (code, said) = refused(&["--listen", &address.to_string()]);
