@@ -209,6 +209,14 @@ impl Process {
         strikes.panics.fetch_add(panics, Ordering::Relaxed);
     }
 
+    /// Its bolts do nothing wrong from now on.
+    pub(super) fn behave(&self) {
+        for strikes in [&self.mischief.remember, &self.mischief.words] {
+            strikes.failures.store(0, Ordering::Relaxed);
+            strikes.panics.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Trees that are open now.
     pub(super) fn open_trees(&self) -> usize {
         self.run.open_trees()

@@ -430,7 +430,7 @@ pub struct Sim {
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// How many seeds
-    #[arg(short = 'n', long, value_name = "M", default_value_t = 1)]
+    #[arg(short = 'n', long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
     /// Runs at a time; what is said is the same for any number [default: one a core]
     #[arg(short, long, value_name = "N")]
@@ -439,7 +439,7 @@ pub struct Sim {
     #[arg(long)]
     pub trace: bool,
     /// Records that are fed in
-    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub records: u32,
     /// Things that go wrong
     #[arg(long, value_name = "N", default_value_t = 20)]

@@ -21,12 +21,20 @@ pub(crate) fn sim(global: &Global, args: &cli::Sim) -> Outcome {
     let clock = Clock::system();
     let began = clock.now();
     let mut sum = Sum::default();
-    let seeds = args.seed..args.seed.saturating_add(args.count);
+    if args.count - 1 > u64::MAX - args.seed {
+        let most = u64::MAX - args.seed + 1;
+        let (count, seed) = (args.count, args.seed);
+        return Err(Failure::new(
+            Cause::Usage,
+            anyhow::anyhow!("--count {count}: from --seed {seed} on there are {most} seeds"),
+        ));
+    }
     let options =
         |seed| RunOptions { records: args.records, faults: args.faults, trace: args.trace, ..RunOptions::new(seed) };
     let jobs = args.jobs.unwrap_or_else(one_a_core);
     each(
-        seeds,
+        args.seed,
+        args.count,
         jobs,
         |seed| run(&options(seed)),
         |seed, verdict| {

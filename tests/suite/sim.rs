@@ -37,3 +37,23 @@ fn runs_at_a_time_are_the_runs_one_by_one() {
     let (one, three) = (what_they_came_to("1"), what_they_came_to("3"));
     assert!(one.0.len() > 10_000 && one == three, "{} and {}", one.1, three.1);
 }
+
+#[test]
+fn a_run_of_few_records_ends_as_others_do() {
+    for (seed, records, faults) in [("12", "10", "0"), ("22", "2", "0"), ("2001173", "100", "20")] {
+        let output = sim(&["--seed", seed, "--records", records, "--faults", faults]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_a_mistake_of_the_command_line() {
+    let last = u64::MAX.to_string();
+    assert!(sim(&["--seed", &last]).status.success(), "the last seed is a seed");
+    let wrong: [&[&str]; 4] =
+        [&["--seed", &last, "--count", "2"], &["--count", "0"], &["--records", "0"], &["--set", "engine.executors=2"]];
+    for arguments in wrong {
+        let output = sim(arguments);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(64), &b""[..]), "{arguments:?} {output:?}");
+    }
+}
