@@ -227,7 +227,7 @@ impl KafkaSpout {
                 topic = &*id.topic,
                 partition = id.partition,
                 records = unfinished,
-                "records are not committed of a partition that leaves: whoever reads it next repeats them"
+                "records are not committed of a partition that leaves: whoever reads it next begins with them"
             );
         }
     }

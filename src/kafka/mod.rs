@@ -16,7 +16,8 @@
 //! The changelog: `topics`, `transactions` and `scan` (its client ports), `changelog/`.
 //!
 //! Over librdkafka, which only these files name: `native` (its batch calls: the one place with `unsafe`), `rdkafka` (what
-//! its clients share), `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits`
+//! its clients share), `trouble` (its errors in words, each said once),
+//! `unheard` (outputs that nobody acknowledges), `intake` (from records to blocks), `commits`
 //! (one at a time, fenced), `subscription`, `rdkafka_source`, `rdkafka_sink`, `lookup` (what may be asked), `reader` (a
 //! whole topic, once), `admin`, `admin_group`, `rdkafka_topics`, `rdkafka_transactions`, `rdkafka_scan` and
 //! `rdkafka_changelog` (the clients of a changelog), `replay` (letters written back), `version`.
@@ -83,6 +84,7 @@ mod tests;
 pub mod topics;
 pub mod transactions;
 mod trouble;
+mod unheard;
 mod unowned;
 mod version;
 

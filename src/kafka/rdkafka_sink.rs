@@ -7,12 +7,13 @@ use rdkafka::error::RDKafkaErrorCode;
 use super::{
     client::{
         ClientError, Contents, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, FlushId, ProduceBatch,
-        SinkClient,
+        SinkClient, Trouble,
     },
     native::{BatchProducer, RawReport, Refused},
     options::{SinkOptions, sink_properties},
     rdkafka::{ToLog, batch_producer, kind_of, sentence},
     trouble::{TroubleWatch, connection_error},
+    unheard::{Hearing, Unheard},
 };
 use crate::clock::Clock;
 
@@ -31,6 +32,9 @@ pub struct RdkafkaSink {
     scratch: Vec<Refused>,
     topic: Option<Arc<str>>,
     connection: TroubleWatch,
+    unheard: Unheard,
+    /// A record was acknowledged since the last look.
+    heard: bool,
 }
 
 impl std::fmt::Debug for RdkafkaSink {
@@ -54,6 +58,8 @@ impl RdkafkaSink {
             scratch: Vec::new(),
             topic: None,
             connection: TroubleWatch::default(),
+            unheard: Unheard::default(),
+            heard: false,
         })
     }
 
@@ -86,10 +92,31 @@ impl RdkafkaSink {
             }
             RawReport::Error { code, text, fatal } => errors.push((code, text, fatal)),
         });
-        if acked.finish(reports) && self.connection.went_well() {
-            reports.push(DeliveryReport::Recovered);
+        if acked.finish(reports) {
+            self.heard = true;
+            if self.connection.went_well() {
+                reports.push(DeliveryReport::Recovered);
+            }
         }
         errors
+    }
+
+    /// Says if nothing is acknowledged though brokers are there.
+    fn listen(&mut self, reports: &mut Vec<DeliveryReport>) {
+        let waits = self.producer.in_flight() > 0 && !self.connection.is_on();
+        match self.unheard.look(waits, std::mem::take(&mut self.heard), self.clock.now()) {
+            Some(Hearing::Nothing { since }) => reports.push(DeliveryReport::Trouble(Trouble {
+                message: format!(
+                    "{} answers, and acknowledges none of {} records: see its log; its disk may be full, or too few replicas \
+                     in sync",
+                    self.brokers,
+                    self.producer.in_flight()
+                ),
+                since,
+            })),
+            Some(Hearing::Again) => reports.push(DeliveryReport::Recovered),
+            None => {}
+        }
     }
 
     fn error(&mut self, code: RDKafkaErrorCode, text: &str, reports: &mut Vec<DeliveryReport>) {
@@ -234,6 +261,7 @@ impl SinkClient for RdkafkaSink {
         if self.connection.probe_due(self.clock.now()) {
             self.probe(reports);
         }
+        self.listen(reports);
         dead.map_or(Ok(()), Err)
     }
 

@@ -82,6 +82,8 @@ pub(in crate::broker::core) struct Logs {
     created: u64,
     /// What all batches cost, in bytes.
     cost: usize,
+    /// The last write found no room: said once.
+    is_full: bool,
     next_producer_id: i64,
     /// Partitions that were written to, or are gone, since fetches were last looked at.
     changed: Vec<(Uuid, i32)>,
@@ -131,6 +133,7 @@ impl Logs {
             names: BTreeMap::new(),
             created: 0,
             cost: 0,
+            is_full: false,
             next_producer_id: 0,
             changed: Vec::new(),
             waiting: fetch::Waiting::default(),
