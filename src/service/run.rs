@@ -216,7 +216,7 @@ fn finish(session: &Session<'_>, summary: &Summary, report: &RunReport) -> Outco
             return Err(Failure::new(Cause::Unfinished, sentence));
         }
         Ending::Stopped { open_trees } => {
-            tracing::warn!(open_trees, "stopped at once: open trees will be replayed by the next run");
+            tracing::warn!(open_trees, "stopped at once: what is not committed comes again with the next run");
         }
         Ending::Exhausted | Ending::Drained => {}
     }

@@ -121,7 +121,7 @@ fn a_second_signal_does_not_wait_for_a_broker_that_is_gone(broker: &mut Broker) 
     let (run, took) = stopped(run);
     let run = run.succeeded();
     assert!(took < PROMPT, "{took:?}");
-    assert!(run.stderr.contains("open trees will be replayed by the next run"), "{run:#?}");
+    assert!(run.stderr.contains("what is not committed comes again with the next run"), "{run:#?}");
     broker.start();
     job.to_the_end().succeeded();
     assert_eq!(job.audit(&["--kind", "records"]).number("missing"), 0);
