@@ -17,9 +17,9 @@ use tokio::{
 };
 
 /// Connections at a time; others wait in the kernel's queue.
-const CONNECTIONS: usize = 32;
+const CONNECTIONS: usize = 256;
 /// Longest time without a byte from the peer, in which it must also have sent its whole request.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A listener with limits.
 #[derive(Debug)]
