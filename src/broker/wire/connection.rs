@@ -19,6 +19,9 @@ use super::{
 };
 use crate::broker::core::{ConnectionId, Request, Response};
 
+/// How often it is asked whether others wait for the room of a client that takes nothing.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 enum End {
@@ -42,14 +45,22 @@ struct Connection {
     outbound: OwnedWriteHalf,
     told: mpsc::Receiver<Word>,
     limits: Limits,
+    /// Of responses.
     budget: Budget,
 }
 
 /// Serves a client until it goes, or has to.
-pub(super) async fn serve(hub: Arc<Hub>, stream: TcpStream, peer: SocketAddr, limits: Limits, budget: Budget) {
+pub(super) async fn serve(
+    hub: Arc<Hub>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    limits: Limits,
+    budgets: (Budget, Budget),
+) {
     let (id, told) = hub.connect(Some(peer.ip()));
     let (read, outbound) = stream.into_split();
-    let inbound = Inbound::new(read, limits, budget.clone());
+    let (requests, budget) = budgets;
+    let inbound = Inbound::new(read, limits, requests);
     let mut connection = Connection { id, hub, inbound, outbound, told, limits, budget };
     let end = connection.run().await;
     connection.hub.disconnect(id);
@@ -109,11 +120,20 @@ impl Connection {
 
     /// As long as the client takes anything within the time, it may take long for all of it.
     async fn write(&mut self, mut frame: Bytes) -> Result<(), End> {
-        let stall = self.limits.stall;
+        let mut deaf = Duration::ZERO;
         while !frame.is_empty() {
-            let written = timeout(stall, self.outbound.write_buf(&mut frame)).await;
-            if written.map_err(|_late| End::Deaf(stall))?? == 0 {
-                return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+            let patience = if self.budget.is_wanted() { self.limits.hurried } else { self.limits.stall };
+            if deaf >= patience.min(self.limits.stall) {
+                return Err(End::Deaf(deaf));
+            }
+            let look = LOOK.min(self.limits.stall);
+            match timeout(look, self.outbound.write_buf(&mut frame)).await {
+                Ok(Ok(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(written) => {
+                    written?;
+                    deaf = Duration::ZERO;
+                }
+                Err(_late) => deaf += look,
             }
         }
         Ok(())

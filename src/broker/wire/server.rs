@@ -130,7 +130,7 @@ impl Server {
         let Self { listener, address, limits, hub } = self;
         let listener =
             tokio::net::TcpListener::from_std(listener).map_err(|error| ServerError::Listen(address, error))?;
-        let budget = Budget::new(&limits);
+        let (requests, responses) = (Budget::new(&limits), Budget::new(&limits));
         let mut tasks = JoinSet::new();
         let timer = Arc::clone(&hub);
         tasks.spawn(async move { timer.keep_time().await });
@@ -148,7 +148,8 @@ impl Server {
                     }
                     Ok((stream, peer)) => {
                         stream.set_nodelay(true).ok();
-                        tasks.spawn(connection::serve(Arc::clone(&hub), stream, peer, limits, budget.clone()));
+                        let budgets = (requests.clone(), responses.clone());
+                        tasks.spawn(connection::serve(Arc::clone(&hub), stream, peer, limits, budgets));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "no connection");

@@ -269,21 +269,45 @@ fn announced_bytes_take_no_room() {
     drop(silent);
 }
 
+/// Records that fill sixteen half rooms, so that a response of all of them is more than there is room for, and more than the
+/// kernel takes for one that does not read.
+fn full_of_words(limits: Limits, room: usize) -> (Served, TcpStream, String) {
+    let mut options = options(limits);
+    options.topics = vec!["words".parse().unwrap()];
+    let server = Served::run(options);
+    let mut writer = server.connect();
+    let value = "x".repeat(room / 2);
+    (0..16).for_each(|correlation| write(&mut writer, correlation, &value));
+    (server, writer, value)
+}
+
+fn write(writer: &mut TcpStream, correlation: i32, value: &str) {
+    writer.write_all(&produced(correlation, value)).unwrap();
+    let (_, ResponseKind::Produce(answer)) = answer(writer, ApiKey::Produce, 9) else { panic!() };
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+}
+
+#[test]
+fn who_never_reads_keeps_nobody_from_writing_nor_for_long_from_reading() {
+    const ROOM: usize = 1 << 20;
+    let limits = Limits { frame: ROOM, in_flight: ROOM, hurried: Duration::from_millis(100), ..Limits::default() };
+    let (server, mut writer, value) = full_of_words(limits, ROOM);
+    let mut deaf: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for (correlation, reader) in (0..).zip(&mut deaf) {
+        reader.write_all(&fetched(correlation)).unwrap();
+    }
+    write(&mut writer, 16, &value);
+    let mut reader = server.connect();
+    reader.write_all(&fetched(7)).unwrap();
+    assert_eq!(answer(&mut reader, ApiKey::Fetch, 11).0, 7);
+    drop(deaf);
+}
+
 /// Who has to wait for room has what it asked for when there is some.
 #[test]
 fn a_response_for_which_there_is_no_room_is_read_again() {
     const ROOM: usize = 1 << 20;
-    let mut options = options(Limits { frame: ROOM, in_flight: ROOM, ..Limits::default() });
-    options.topics = vec!["words".parse().unwrap()];
-    let server = Served::run(options);
-    let mut writer = server.connect();
-    let value = "x".repeat(ROOM / 2);
-    for correlation in 0..16 {
-        writer.write_all(&produced(correlation, &value)).unwrap();
-        let (_, ResponseKind::Produce(answer)) = answer(&mut writer, ApiKey::Produce, 9) else { panic!() };
-        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
-    }
-    // More than the kernel takes for one that does not read, and more than there is room for.
+    let (server, _writer, value) = full_of_words(Limits { frame: ROOM, in_flight: ROOM, ..Limits::default() }, ROOM);
     let mut readers: Vec<_> = (0..5).map(|_| server.connect()).collect();
     for (correlation, reader) in (0..).zip(&mut readers) {
         reader.write_all(&fetched(correlation)).unwrap();
