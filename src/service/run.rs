@@ -126,6 +126,12 @@ enum Missing {
     Refused(Failure),
 }
 
+impl From<Failure> for Missing {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
 impl From<ClientError> for Missing {
     fn from(error: ClientError) -> Self {
         match error.kind {
@@ -150,6 +156,9 @@ fn ensure(settings: &Settings, until_end: bool, admin: &Admin) -> Result<(), Mis
             None => tracing::warn!(topic, "the topic does not exist yet; it is read as soon as it does"),
         }
     }
+    if until_end {
+        matches_anything(&settings.source.topics, &admin.topics()?)?;
+    }
     let compacted = settings.sink.emit == config::Emit::LatestPerKey && settings.topology == "word-count";
     let cleanup = if compacted { "compact" } else { "delete" };
     let make = |name: &str, partitions, settings_of_topic| {
@@ -161,6 +170,22 @@ fn ensure(settings: &Settings, until_end: bool, admin: &Admin) -> Result<(), Mis
     }
     make(&settings.source.dead_letter_topic, 1, Vec::new())?;
     Ok(())
+}
+
+/// Refuses patterns alone that match no topic: whoever waits for an end would wait for a topic to be made first.
+fn matches_anything(read: &[String], topics: &[String]) -> Outcome {
+    let patterns: Vec<_> = read.iter().filter_map(|topic| regex::Regex::new(topic).ok()).collect();
+    let named = read.iter().any(|topic| !topic.starts_with('^'));
+    if named || patterns.iter().any(|pattern| topics.iter().any(|topic| pattern.is_match(topic))) {
+        return Ok(());
+    }
+    let quoted: Vec<_> = read.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+    let sentence = format!(
+        "no topic matches {}, so there is no end to stop at; check --input, or make a topic first (stormglass load \
+         --topic NAME)",
+        quoted.join(" or ")
+    );
+    Err(Failure::new(Cause::NoInput, sentence))
 }
 
 fn warn_of_what_a_crash_costs(plan: &Plan, settings: &Settings) {
@@ -271,5 +296,23 @@ impl Drop for Ticker {
             thread.thread().unpark();
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_match_no_topic_have_no_end_to_stop_at() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let topics = list(&["lines.eu", "counts"]);
+        for read in [&["^lines"][..], &["lines"], &["^nothing", "^lines"], &["^nothing", "lines"]] {
+            assert!(matches_anything(&list(read), &topics).is_ok(), "{read:?}");
+        }
+        let refused = matches_anything(&list(&["^nothing", "^eu"]), &topics).unwrap_err();
+        assert_eq!(refused.cause, Cause::NoInput);
+        let sentence = refused.error.unwrap().to_string();
+        assert!(sentence.starts_with("no topic matches \"^nothing\" or \"^eu\", so there is no end"), "{sentence}");
     }
 }
