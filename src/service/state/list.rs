@@ -33,15 +33,12 @@ type Live = HashMap<(u16, Vec<u8>), usize>;
 
 pub(super) fn list(session: &Session<'_>, reader: &StoreReader, stores: &[StoreTopic]) -> Outcome {
     let mut live = vec![Live::new(); stores.len()];
-    let mut commit = None;
-    if !stores.is_empty() {
-        let position = reader.read(stores, &mut |record| {
-            if let Some(live) = live.get_mut(record.store) {
-                take(live, record);
-            }
-        })?;
-        commit = position.map(|position| position.commit);
-    }
+    let position = reader.read(stores, &mut |record| {
+        if let Some(live) = live.get_mut(record.store) {
+            take(live, record);
+        }
+    })?;
+    let commit = position.map(|position| position.commit);
     let listed: Vec<_> = stores.iter().zip(&live).map(|(store, live)| listed(store, live, commit)).collect();
     if session.global.json {
         return output::json(&listed);

@@ -37,6 +37,9 @@ pub(crate) fn state(session: &Session<'_>, args: &State) -> Outcome {
     let scan = move || RdkafkaScan::new(&connection, PATIENCE, Clock::system());
     let reader = StoreReader::new(Arc::new(move || Ok(Box::new(scan()?))));
     let stores = reader.stores(&group, topics(&settings)?)?;
+    if stores.is_empty() {
+        return Err(no_changelog(&group));
+    }
     match &args.action {
         StateAction::List => list::list(session, &reader, &stores),
         StateAction::Get(get) => {
@@ -54,15 +57,16 @@ fn topics(settings: &ClientSettings) -> Result<Vec<String>, ClientError> {
     Admin::new(&connect::admin(settings), PATIENCE, Clock::system())?.topics()
 }
 
+fn no_changelog(group: &str) -> Failure {
+    let sentence =
+        format!("group \"{group}\" has no changelog: its topology has no store, or has committed nothing yet");
+    Failure::new(Cause::NoInput, sentence)
+}
+
 /// The store that was named, or the only one.
 fn chosen(group: &str, stores: Vec<StoreTopic>, name: Option<&str>) -> Result<StoreTopic, Failure> {
     let names: Vec<_> = stores.iter().map(StoreTopic::name).collect();
     let names = names.join(", ");
-    if stores.is_empty() {
-        let sentence =
-            format!("group \"{group}\" has no changelog: its topology has no store, or has committed nothing yet");
-        return Err(Failure::new(Cause::NoInput, sentence));
-    }
     let Some(name) = name else {
         let mut stores = stores.into_iter();
         return match (stores.next(), stores.next()) {
@@ -106,6 +110,12 @@ mod tests {
         };
         insta::assert_snapshot!(told(&["a", "b"], None), @r#"64 group "g" has several stores: choose with --store one of count/a, count/b"#);
         insta::assert_snapshot!(told(&["a", "b"], Some("b")), @r#"66 group "g" has no store "b", but count/a, count/b"#);
-        insta::assert_snapshot!(told(&[], None), @r#"66 group "g" has no changelog: its topology has no store, or has committed nothing yet"#);
+    }
+
+    #[test]
+    fn a_group_without_changelog_is_said_with_66() {
+        let failure = no_changelog("g");
+        assert_eq!(failure.cause.code(), 66);
+        insta::assert_snapshot!(failure.error.unwrap(), @r#"group "g" has no changelog: its topology has no store, or has committed nothing yet"#);
     }
 }
