@@ -21,9 +21,13 @@ impl Input {
     /// The lines of the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// If it cannot be opened, or is a folder, which opens and cannot be read.
     pub(crate) fn file(path: &Path) -> io::Result<Self> {
-        Ok(Self::File(BufReader::with_capacity(1 << 18, File::open(path)?)))
+        let file = File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Self::File(BufReader::with_capacity(1 << 18, file)))
     }
 
     /// How many lines are left, if that is known.
@@ -74,5 +78,11 @@ mod tests {
             lines.push(line.clone());
         }
         assert_eq!(lines, [&b"one two"[..], b"", b"\xff\xfe", b"last"]);
+    }
+
+    #[test]
+    fn a_folder_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Input::file(folder.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
 }
