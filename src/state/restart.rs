@@ -35,7 +35,7 @@ pub fn plan_restart(position: Option<&Position>, starts: &[SourceStart]) -> Rest
     if let Some(first) = refusals.first() {
         let more = match refusals.len() - 1 {
             0 => String::new(),
-            more => format!(" ({more} more of the partitions cannot go on either.)"),
+            more => format!(" ({more} more of the partitions cannot go on either)"),
         };
         return RestartPlan::Refuse(format!("{first}{more}"));
     }
@@ -50,7 +50,8 @@ pub fn next_commit(position: Option<&Position>, starts: &[SourceStart]) -> u64 {
 }
 
 /// What every refusal ends with: the one way to move both.
-const RESET: &str = "`stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together";
+const RESET: &str = "`stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and \
+                     state together";
 
 fn without_state(start: &SourceStart) -> Result<u64, String> {
     let Some(committed) = start.committed.as_ref().filter(|found| !found.is_beginning()) else { return Ok(0) };
@@ -265,21 +266,21 @@ mod tests {
 
     #[test]
     fn offsets_without_state_are_refused() {
-        insta::assert_snapshot!(refusal(None, &[found("t", 0, None), found("t", 3, Some((40, &[], Some(7))))]), @"t-3: offset 40 is committed by commit 7 of an app of this kind, so its state is gone; there is no state, and counts from nothing would be wrong. Restore the changelog topics, use a group of its own, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together");
-        insta::assert_snapshot!(refusal(None, &[found("t", 3, Some((0, &[], None)))]), @"t-3: offset 0 is committed by another program, or the state is gone; there is no state, and counts from nothing would be wrong. Restore the changelog topics, use a group of its own, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together");
+        insta::assert_snapshot!(refusal(None, &[found("t", 0, None), found("t", 3, Some((40, &[], Some(7))))]), @"t-3: offset 40 is committed by commit 7 of an app of this kind, so its state is gone; there is no state, and counts from nothing would be wrong. Restore the changelog topics, use a group of its own, or start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together");
+        insta::assert_snapshot!(refusal(None, &[found("t", 3, Some((0, &[], None)))]), @"t-3: offset 0 is committed by another program, or the state is gone; there is no state, and counts from nothing would be wrong. Restore the changelog topics, use a group of its own, or start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together");
     }
 
     #[test]
     fn offsets_that_are_gone_are_refused() {
         let state = state(&[("t", 0, Some(40), 50, 60)]);
-        insta::assert_snapshot!(refusal(Some(&state), &[found("t", 0, None)]), @"t-0: nothing is committed, but 40 was when the state was written: the group's offsets are gone (deleted, or expired), and everything would count again. Commit 40 again, or: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together");
+        insta::assert_snapshot!(refusal(Some(&state), &[found("t", 0, None)]), @"t-0: nothing is committed, but 40 was when the state was written: the group's offsets are gone (deleted, or expired), and everything would count again. Commit 40 again, or: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together");
     }
 
     #[test]
     fn offsets_that_were_moved_back_are_refused() {
         let state = state(&[("t", 0, Some(40), 50, 60), ("t", 1, Some(40), 50, 60)]);
         let back = Some((39, &[][..], None));
-        insta::assert_snapshot!(refusal(Some(&state), &[found("t", 0, back), found("t", 1, back)]), @"t-0: offset 39 is committed, but 40 was committed already when the state was written: the offsets were moved back without the state, and what lies between would count twice. Commit 40 again, or: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together (1 more of the partitions cannot go on either.)");
+        insta::assert_snapshot!(refusal(Some(&state), &[found("t", 0, back), found("t", 1, back)]), @"t-0: offset 39 is committed, but 40 was committed already when the state was written: the offsets were moved back without the state, and what lies between would count twice. Commit 40 again, or: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together (1 more of the partitions cannot go on either)");
         let numbered = [found("t", 0, Some((50, &[], Some(9)))), found("t", 1, Some((0, &[], None)))];
         assert!(refusal(Some(&state), &numbered).starts_with("t-1: offset 0 is committed, but 40"));
     }
@@ -296,8 +297,8 @@ mod tests {
     fn a_state_that_is_older_than_the_offsets_is_refused() {
         let state = state(&[("t", 0, Some(40), 50, 60)]);
         let one = |committed| refusal(Some(&state), &[found("t", 0, Some(committed))]);
-        insta::assert_snapshot!(one((51, &[], None)), @"t-0: offset 51 is committed, but the state has come to 50 only: the state is older than the offsets, or these were moved ahead without it, and what lies between would be missing. Commit 50 again, or: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together");
-        insta::assert_snapshot!(one((50, &[], Some(10))), @"t-0: offset 50 is committed by commit 10, but the state is of commit 9: the state is older than the offsets. Restore the changelog topics, or: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together");
+        insta::assert_snapshot!(one((51, &[], None)), @"t-0: offset 51 is committed, but the state has come to 50 only: the state is older than the offsets, or these were moved ahead without it, and what lies between would be missing. Commit 50 again, or: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together");
+        insta::assert_snapshot!(one((50, &[], Some(10))), @"t-0: offset 50 is committed by commit 10, but the state is of commit 9: the state is older than the offsets. Restore the changelog topics, or: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together");
     }
 
     #[test]
@@ -311,7 +312,7 @@ mod tests {
                 found("u", 2, Some((3, &[], None))),
             ]
         };
-        insta::assert_snapshot!(refusal(Some(&state), &starts("t", 1)), @r#"t-1: offset 3 is committed, but the state of commit 9 does not know the partition (it knows: t-0): the state lacks what lies below. Was the source "in" renamed, or another program in this group? `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together (2 more of the partitions cannot go on either.)"#);
+        insta::assert_snapshot!(refusal(Some(&state), &starts("t", 1)), @r#"t-1: offset 3 is committed, but the state of commit 9 does not know the partition (it knows: t-0): the state lacks what lies below. Was the source "in" renamed, or another program in this group? `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together (2 more of the partitions cannot go on either)"#);
         let mut renamed = found("t", 0, Some((50, &[], Some(9))));
         renamed.source = "input".to_owned();
         assert!(refusal(Some(&state), &[renamed]).contains("Was the source \"input\" renamed"));
