@@ -10,7 +10,7 @@ use super::{
     dispatch::Session,
     exit::{Cause, Failure, Outcome},
     output,
-    progress::{Progress, grouped},
+    progress::{Progress, counted, grouped},
 };
 use crate::{
     audit::{Ledger, Verdict},
@@ -185,11 +185,11 @@ fn tell(session: &Session<'_>, report: &Report) -> Outcome {
     }
     let part = |n: u64, what: &str| if n > 0 { format!(", {} {what}", grouped(n)) } else { String::new() };
     let head = format!(
-        "input {} records{}{}; output {} records{}",
-        grouped(report.input_records),
+        "input {}{}{}; output {}{}",
+        counted(report.input_records, "record"),
         part(report.dead_letters, "more are dead letters"),
         part(report.unreadable_input, "of them hold no text"),
-        grouped(report.output_records),
+        counted(report.output_records, "record"),
         part(report.malformed_output, "of them no count of a word"),
     );
     output::data(&format!("{head}\n{}", report.verdict))

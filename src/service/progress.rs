@@ -77,10 +77,20 @@ pub(crate) fn grouped(n: u64) -> String {
     text
 }
 
+/// `1 line`, `2,000 lines`; `what` is the word for one.
+pub(crate) fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn digits_are_grouped_by_three() {
         assert_eq!([0, 999, 1000, 1_234_567].map(super::grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2000].map(|n| super::counted(n, "line")), ["0 lines", "1 line", "2,000 lines"]);
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use super::progress::grouped;
+use super::progress::{counted, grouped};
 use crate::metrics::process;
 
 /// What a run did. Counts are of the whole process, over all its generations.
@@ -65,17 +65,17 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} records, {} tuples executed; trees: {} acked, {} failed, {} timed out; {} records replayed, {} \
-             dead-lettered, {} duplicates; {} commits; {:.1} s, {:.1} CPU s, {} MB",
-            grouped(self.records),
-            grouped(self.executed),
+            "{}, {} executed; trees: {} acked, {} failed, {} timed out; {} replayed, {} dead-lettered, {}; {}; {:.1} s, \
+             {:.1} CPU s, {} MB",
+            counted(self.records, "record"),
+            counted(self.executed, "tuple"),
             grouped(self.acked),
             grouped(self.failed),
             grouped(self.timed_out),
-            grouped(self.replayed),
+            counted(self.replayed, "record"),
             grouped(self.dead_lettered),
-            grouped(self.duplicates),
-            grouped(self.commits),
+            counted(self.duplicates, "duplicate"),
+            counted(self.commits, "commit"),
             self.wall_seconds,
             self.cpu_seconds,
             self.peak_memory_bytes / 1_000_000
@@ -86,6 +86,12 @@ impl fmt::Display for Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_one_line() {
+        let summary = Summary { records: 1, executed: 1_300, acked: 1, commits: 1, ..Summary::default() };
+        insta::assert_snapshot!(summary, @"1 record, 1,300 tuples executed; trees: 1 acked, 0 failed, 0 timed out; 0 records replayed, 0 dead-lettered, 0 duplicates; 1 commit; 0.0 s, 0.0 CPU s, 0 MB");
+    }
 
     #[test]
     fn the_object_has_the_fields_that_scripts_rely_on() {

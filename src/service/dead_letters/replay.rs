@@ -28,6 +28,7 @@ use crate::{
         dispatch::Session,
         exit::{Cause, Failure, Outcome},
         output,
+        progress::counted,
     },
 };
 
@@ -257,7 +258,8 @@ fn tell(session: &Session<'_>, report: &Report) -> Outcome {
         writeln!(text, "cannot replay {letter}: {why}").unwrap_or_default();
     }
     let (count, before) = (report.replayed.len(), report.already_replayed);
-    writeln!(text, "{done} {count} letters; {before} more were replayed before").unwrap_or_default();
+    let (count, were) = (counted(count as u64, "letter"), if before == 1 { "was" } else { "were" });
+    writeln!(text, "{done} {count}; {before} more {were} replayed before").unwrap_or_default();
     if !report.executed {
         text.push_str("this was a dry run: add --execute\n");
     }

@@ -9,7 +9,12 @@ use serde::Serialize;
 
 use crate::{
     kafka::changelog::{EntryRecord, StoreReader, StoreTopic},
-    service::{dispatch::Session, exit::Outcome, output, progress::grouped},
+    service::{
+        dispatch::Session,
+        exit::Outcome,
+        output,
+        progress::{counted, grouped},
+    },
 };
 
 /// What `--json` prints of a store.
@@ -77,11 +82,12 @@ fn table(listed: &[Listed<'_>]) -> String {
     let mut text = String::new();
     for store in listed {
         let Listed { component, store: name, topic, key, value, key_groups, .. } = store;
-        let (entries, bytes) = (grouped(store.entries), grouped(store.bytes));
+        let entries =
+            if store.entries == 1 { "1 entry".to_owned() } else { format!("{} entries", grouped(store.entries)) };
+        let (bytes, groups) = (counted(store.bytes, "byte"), counted(u64::from(*key_groups), "key group"));
         let commit = store.commit.map_or_else(String::new, |commit| format!(", as of commit {commit}"));
-        writeln!(text, "{component}/{name}: {key} -> {value}, {entries} entries, {bytes} bytes{commit}")
-            .unwrap_or_default();
-        writeln!(text, "  topic {topic}, {key_groups} key groups").unwrap_or_default();
+        writeln!(text, "{component}/{name}: {key} -> {value}, {entries}, {bytes}{commit}").unwrap_or_default();
+        writeln!(text, "  topic {topic}, {groups}").unwrap_or_default();
     }
     text
 }
