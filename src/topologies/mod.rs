@@ -14,6 +14,6 @@ mod tests;
 mod word_count;
 
 pub(crate) use registry::Numbers;
-pub use registry::{Ends, KNOWN, Known, TopologyError, TopologyOptions, topology};
+pub use registry::{Ends, KNOWN, Known, TopologyError, TopologyOptions, check, topology};
 pub use split::{Split, words};
 pub use word_count::{Count, EmitMode};

@@ -105,11 +105,21 @@ fn names() -> String {
 /// # Errors
 /// If there is none of that name, or its options are wrong (all mistakes at once).
 pub fn topology(name: &str, options: &TopologyOptions, ends: Ends) -> Result<TopologyBuilder, TopologyError> {
-    let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
-        return Err(TopologyError::Unknown { name: name.to_owned() });
-    };
-    let numbers = Numbers::read(known, options)?;
+    let known = known(name)?;
+    let numbers = Numbers::read(known, &options.values, options.parallelism)?;
     Ok((known.draw)(&numbers, options.emit, ends))
+}
+
+/// Whether there is a topology called `name` with these options, whatever stands at its ends.
+///
+/// # Errors
+/// See [`topology`].
+pub fn check(name: &str, values: &BTreeMap<String, String>) -> Result<(), TopologyError> {
+    Numbers::read(known(name)?, values, 1).map(drop)
+}
+
+fn known(name: &str) -> Result<&'static Known, TopologyError> {
+    KNOWN.iter().find(|known| known.name == name).ok_or_else(|| TopologyError::Unknown { name: name.to_owned() })
 }
 
 /// A topology's options, read.
@@ -120,9 +130,9 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    fn read(known: &Known, options: &TopologyOptions) -> Result<Self, TopologyError> {
+    fn read(known: &Known, given: &BTreeMap<String, String>, otherwise: u16) -> Result<Self, TopologyError> {
         let (mut values, mut mistakes) = (BTreeMap::new(), Vec::new());
-        for (key, value) in &options.values {
+        for (key, value) in given {
             let option = known.options.iter().find(|option| *option == key);
             match (option, value.parse::<u16>()) {
                 (Some(option), Ok(number)) if number > 0 => {
@@ -135,7 +145,7 @@ impl Numbers {
             }
         }
         if mistakes.is_empty() {
-            return Ok(Self { values, otherwise: options.parallelism.max(1) });
+            return Ok(Self { values, otherwise: otherwise.max(1) });
         }
         Err(TopologyError::Options { topology: known.name, mistakes })
     }

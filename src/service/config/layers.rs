@@ -241,7 +241,7 @@ fn wanted(kind: Kind) -> &'static str {
 }
 
 fn shown(field: &Field, value: &toml::Value) -> String {
-    if secrets::is_secret(field.name) {
+    if secrets::is_secret(field.name) || secrets::may_hold_one(&field.path(), value) {
         return format!("a {}", value.type_str());
     }
     match value {

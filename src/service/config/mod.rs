@@ -1,7 +1,7 @@
 //! Configuration: from files, environment and flags to [`Settings`].
 //!
 //! Precedence: **flag > environment > file > default**. In reading order: `raw` (every field), `schema` (what is known
-//! of a field), `layers` (who set it), `load`, `validate` with `rules`, `properties` and `secrets`, `settings` (the
+//! of a field), `layers` (who set it), `load`, `validate` with `rules`, `brokers`, `properties` and `secrets`, `settings` (the
 //! result), `print`.
 //!
 //! Invariants:
@@ -9,6 +9,7 @@
 //! 2. No value is changed in silence.
 //! 3. A secret enters by reference only, and nothing prints it.
 
+mod brokers;
 mod layers;
 mod load;
 mod print;
@@ -27,7 +28,7 @@ pub(crate) use self::{
     layers::Given,
     load::{FILE_VARIABLE, Loaded, Sources, load},
     print::effective,
-    rules::legal_topic,
+    rules::{legal_topic, no_topic},
     validate::{app, client, dead_letters, log, pipeline},
 };
 pub use self::{

@@ -6,7 +6,7 @@ use super::{
     layers::Layers,
     raw::SECTIONS,
     schema::{Field, Kind, Rule},
-    secrets::{HIDDEN, is_secret},
+    secrets::{HIDDEN, is_secret, may_hold_one},
 };
 
 /// Every value that counts, with its origin as a comment; secrets are hidden. It is itself a configuration.
@@ -19,8 +19,13 @@ pub(crate) fn effective(layers: &Layers) -> String {
         }
         for field in fields.iter().filter(|field| field.kind != Kind::Map) {
             let path = field.path();
-            if let Some(value) = layers.value(&path) {
-                line(&mut text, format_args!("{} = {value}  # {}", field.name, layers.origin(&path)));
+            let (name, origin) = (field.name, layers.origin(&path));
+            match layers.value(&path) {
+                Some(value) if may_hold_one(&path, value) => {
+                    line(&mut text, format_args!("{name} = [\"{HIDDEN}\"]  # {origin}"));
+                }
+                Some(value) => line(&mut text, format_args!("{name} = {value}  # {origin}")),
+                None => {}
             }
         }
         for field in fields.iter().filter(|field| field.kind == Kind::Map) {

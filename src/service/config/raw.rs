@@ -39,7 +39,7 @@ section! { "",
 section! { "kafka",
     /// How to reach Kafka, and as whom.
     Kafka {
-        /// Brokers to start from, as HOST:PORT. One is enough, two survive the loss of one.
+        /// Brokers to start from, as HOST:PORT; without a port it is 9092. One is enough, two survive the loss of one.
         brokers: Vec<String> = "[]", Any;
         /// Consumer group, under which offsets are committed. Empty: `stormglass-TOPOLOGY-OUTPUT`.
         group: String = "\"\"", Any;

@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use super::{
+    brokers,
     layers::{Layers, Origin},
     problem::Problem,
     raw::Raw,
     validate::Env,
 };
-use crate::topology::Delivery;
+use crate::{
+    topologies::{TopologyError, check},
+    topology::Delivery,
+};
 
 /// The consumer group: the one that is set, or one for this topology and output. So a new output starts from the
 /// beginning, and two topologies never share offsets by accident.
@@ -68,27 +72,35 @@ pub(super) fn known_dead_letter_topic(raw: &Raw, found: &mut Vec<Problem>) -> St
 pub(super) fn required(raw: &Raw, found: &mut Vec<Problem>) {
     brokers(raw, found);
     if raw.source.topics.is_empty() {
-        found.push(Problem::new("source.topics", "is not set: name what to read, as in --input lines"));
+        not_set("source.topics", "is not set: name what to read, as in --input lines", found);
     }
     if raw.sink.topic.is_empty() {
-        found.push(Problem::new("sink.topic", "is not set: name where to write, as in --output counts"));
+        not_set("sink.topic", "is not set: name where to write, as in --output counts", found);
     }
 }
 
-/// The brokers, each as HOST or HOST:PORT.
+/// The brokers: at least one, and addresses.
 pub(super) fn brokers(raw: &Raw, found: &mut Vec<Problem>) {
     if raw.kafka.brokers.is_empty() {
-        found.push(Problem::new("kafka.brokers", "is not set: name a broker, as in --brokers localhost:9092"));
+        not_set("kafka.brokers", "is not set: name a broker, as in --brokers localhost:9092", found);
     }
-    for broker in &raw.kafka.brokers {
-        let address = broker.rsplit_once("://").map_or(broker.as_str(), |(_, address)| address);
-        let (host, port) = match address.rsplit_once(':') {
-            Some((host, port)) if !host.ends_with(':') => (host, port.parse::<u16>().is_ok_and(|port| port > 0)),
-            _ => (address, true),
-        };
-        if host.is_empty() || !port || address.contains(char::is_whitespace) {
-            let message = format!("\"{broker}\" is no address of a broker: write HOST:PORT, as in localhost:9092");
-            found.push(Problem::new("kafka.brokers", message));
+    brokers::check(&raw.kafka.brokers, found);
+}
+
+/// What could not be read was set all the same, and is said already.
+fn not_set(path: &str, message: &str, found: &mut Vec<Problem>) {
+    if !found.iter().any(|problem| problem.path == path) {
+        found.push(Problem::new(path, message));
+    }
+}
+
+/// The topology and its options. The ends that it is to have do not matter.
+pub(super) fn topology(raw: &Raw, found: &mut Vec<Problem>) {
+    match check(&raw.topology, &raw.topology_options) {
+        Ok(()) => {}
+        Err(error @ TopologyError::Unknown { .. }) => found.push(Problem::new("topology", error.to_string())),
+        Err(TopologyError::Options { mistakes, .. }) => {
+            found.extend(mistakes.into_iter().map(|mistake| Problem::new("topology_options", mistake)));
         }
     }
 }
@@ -188,9 +200,12 @@ pub(super) fn names(raw: &Raw, found: &mut Vec<Problem>) {
 }
 
 fn illegal(path: &str, topic: &str) -> Problem {
-    let message =
-        format!("\"{topic}\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, underscore and hyphen");
-    Problem::new(path, message)
+    Problem::new(path, no_topic(topic))
+}
+
+/// What to say of a name that is [no legal one](legal_topic).
+pub(crate) fn no_topic(name: &str) -> String {
+    format!("\"{name}\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, underscore and hyphen")
 }
 
 /// Whether Kafka accepts `topic` as a name.

@@ -33,6 +33,11 @@ pub(crate) fn is_secret(name: &str) -> bool {
     crate::kafka::is_secret(name) && !name.ends_with("_file") && !name.ends_with("_env")
 }
 
+/// Whether `value` of the field at `path` is no secret by its name, but somebody may have written one into it.
+pub(crate) fn may_hold_one(path: &str, value: &toml::Value) -> bool {
+    path == "kafka.brokers" && value.to_string().contains('@')
+}
+
 /// Where a property's value is to be taken from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reference<'a> {

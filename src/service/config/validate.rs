@@ -31,6 +31,7 @@ pub(crate) fn pipeline(loaded: &Loaded, env: Env<'_>) -> Result<Settings, Proble
     let mut found = shape(loaded);
     let Some(raw) = &loaded.raw else { return Err(attributed(found, &loaded.layers)) };
     rules::required(raw, &mut found);
+    rules::topology(raw, &mut found);
     rules::contradictions(raw, &loaded.layers, &mut found);
     rules::names(raw, &mut found);
     let http = listen_address(raw, &mut found);

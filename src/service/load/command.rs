@@ -14,12 +14,12 @@ use crate::{
     kafka::{RdkafkaSink, SinkOptions, admin::Admin, topics::TopicSpec},
     service::{
         cli::Load,
-        config::{ClientSettings, legal_topic},
+        config::{ClientSettings, legal_topic, no_topic},
         connect,
         dispatch::Session,
         exit::{Cause, Failure, Outcome},
         output,
-        progress::{Progress, grouped},
+        progress::{Progress, counted, grouped},
     },
 };
 
@@ -93,7 +93,7 @@ pub(crate) fn load(session: &Session<'_>, args: &Load) -> Outcome {
 
 fn check(args: &Load) -> Outcome {
     if !legal_topic(&args.topic) {
-        return Err(Failure::new(Cause::Usage, format!("--topic \"{}\" is no name for a topic", args.topic)));
+        return Err(Failure::new(Cause::Usage, format!("--topic: {}", no_topic(&args.topic))));
     }
     if let Some(rate) = args.rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
         return Err(Failure::new(Cause::Usage, format!("--rate {rate} is no number of lines above 0")));
@@ -143,11 +143,11 @@ fn report_to_user(session: &Session<'_>, report: &Report<'_>) -> Outcome {
         return output::json(report);
     }
     output::data(&format!(
-        "loaded {} lines ({} bytes) into {} ({} partitions) in {:.1} s: {:.0} lines/s\n",
-        grouped(report.sent.acknowledged),
-        grouped(report.sent.bytes),
+        "loaded {} ({}) into {} ({}) in {:.1} s: {:.0} lines/s\n",
+        counted(report.sent.acknowledged, "line"),
+        counted(report.sent.bytes, "byte"),
         report.topic,
-        report.partitions,
+        counted(u64::try_from(report.partitions).unwrap_or(0), "partition"),
         report.seconds,
         report.lines_per_second
     ))
