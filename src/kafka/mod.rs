@@ -88,6 +88,7 @@ mod unheard;
 mod unowned;
 mod version;
 
+pub use self::rdkafka::check_property;
 pub use changelog::{ChangelogOptions, KafkaChangelog};
 pub use dead_letters::{DeadLetterOptions, SinkFactory};
 pub use letter::DeadLetter;

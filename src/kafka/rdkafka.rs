@@ -143,6 +143,15 @@ pub(super) fn native(config: &ClientConfig) -> Result<NativeClientConfig, Client
     config.create_native_config().map_err(|error| creation_error(&error))
 }
 
+/// Whether librdkafka takes `value` for its property `name`. What several properties are together, it looks at when a
+/// client is made.
+///
+/// # Errors
+/// See [`native`].
+pub fn check_property(name: &str, value: &str) -> Result<(), ClientError> {
+    native(&config(&vec![(name.to_owned(), value.to_owned())])).map(drop)
+}
+
 /// A producer that takes batches. Does not wait for a broker.
 ///
 /// # Errors

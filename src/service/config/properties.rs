@@ -26,6 +26,11 @@ fn guarded(name: &str, value: &str) -> Option<String> {
     crate::kafka::check_overrides(&BTreeMap::from([(name.to_owned(), value.to_owned())])).pop()
 }
 
+/// Whether the client library knows the property, and takes the value.
+fn known(name: &str, value: &str) -> Result<(), String> {
+    crate::kafka::check_property(name, value).map_err(|error| error.message)
+}
+
 /// Reads the table of properties at `path`, with the secrets that it refers to.
 pub(super) fn read(
     path: &str,
@@ -47,11 +52,12 @@ pub(super) fn read(
                 "is a secret and may not stand here: put it into a file and set \"{name}_file\" to its path"
             ));
         } else if let Some((target, reference)) = secrets::reference(name, value) {
-            match secrets::resolve(&reference, env) {
+            let resolved = secrets::resolve(&reference, env);
+            match resolved.and_then(|secret| known(target, secret.expose()).map(|()| secret)) {
                 Ok(secret) => drop(properties.insert(target.to_owned(), Property::Secret(secret))),
                 Err(message) => wrong(message),
             }
-        } else if let Some(message) = guarded(name, value) {
+        } else if let Some(message) = guarded(name, value).or_else(|| known(name, value).err()) {
             wrong(message);
         } else {
             properties.insert(name.clone(), Property::Plain(value.clone()));
