@@ -31,9 +31,9 @@ impl InstanceLock {
         let path = path(&identity.state_dir, &identity.group, instance);
         let cannot = |error: io::Error| {
             let sentence = format!(
-                "the lock file of instance \"{instance}\" cannot be written at {}: {error}. Free some space, or set \
-                 state_dir to a folder that this user may write",
-                path.display()
+                "the lock file of instance \"{instance}\" cannot be written at {}: {error}. {}",
+                path.display(),
+                remedy(error.kind())
             );
             Failure::new(Cause::CannotCreate, sentence)
         };
@@ -46,6 +46,16 @@ impl InstanceLock {
             Err(TryLockError::WouldBlock) => Err(occupied(&path, &mut file, &identity.group, instance)),
             Err(TryLockError::Error(error)) => Err(cannot(error)),
         }
+    }
+}
+
+fn remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "Free some space, or set state_dir to another folder"
+        }
+        io::ErrorKind::InvalidFilename => "Shorten kafka.group, kafka.instance or state_dir",
+        _ => "Set state_dir to a folder that this user may write",
     }
 }
 
@@ -125,7 +135,16 @@ mod tests {
         let refused = InstanceLock::take(&identity(&file), "0").unwrap_err();
         let sentence = format!("{:#}", refused.error.unwrap());
         assert_eq!(refused.cause.code(), 73);
-        assert!(sentence.contains("words%2Feu-0.lock") && sentence.contains("state_dir"), "{sentence}");
+        assert!(sentence.contains("words%2Feu-0.lock"), "{sentence}");
+        assert!(sentence.ends_with(". Set state_dir to a folder that this user may write"), "{sentence}");
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_to_be_shortened() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = InstanceLock::take(&identity(folder.path()), &"i".repeat(249)).unwrap_err();
+        let sentence = format!("{:#}", refused.error.unwrap());
+        assert!(sentence.ends_with(". Shorten kafka.group, kafka.instance or state_dir"), "{sentence}");
     }
 
     #[cfg(target_os = "linux")]
@@ -137,6 +156,6 @@ mod tests {
         let refused = InstanceLock::take(&identity, "0").unwrap_err();
         let sentence = format!("{:#}", refused.error.unwrap());
         assert_eq!(refused.cause.code(), 73);
-        assert!(sentence.contains("No space left on device"), "{sentence}");
+        assert!(sentence.contains("No space left on device") && sentence.contains("Free some space"), "{sentence}");
     }
 }

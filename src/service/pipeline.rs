@@ -59,7 +59,25 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 /// The topology's form: what follows from the settings alone, and whatever its ends are.
 fn sketch(settings: &Settings) -> Result<Plan, Failure> {
     let metrics = Metrics::new("").or_fail(Cause::Software)?;
-    draw(settings, ends(settings, (false, false), &metrics, &Clock::system()))
+    let plan = draw(settings, ends(settings, (false, false), &metrics, &Clock::system()))?;
+    changelogs_have_names(settings, &plan)?;
+    Ok(plan)
+}
+
+/// The group's name is the beginning of the changelogs' names, so not every group can have stores.
+fn changelogs_have_names(settings: &Settings, plan: &Plan) -> Result<(), Failure> {
+    let options = changelog_options(settings);
+    let topics = plan.stores.iter().map(|store| options.topic(&store.format.component, &store.format.store));
+    let Some(topic) = topics.filter(|topic| !config::legal_topic(topic)).max_by_key(String::len) else {
+        return Ok(());
+    };
+    let (group, ending) = (&options.app, topic.get(options.app.len()..).unwrap_or_default());
+    let message = format!(
+        "\"{group}\" is no name for a group with stores, whose changelog is a topic of that name with \"{ending}\" behind \
+         it: at most {} of a-z, A-Z, 0-9, dot, underscore and hyphen, as in --group g",
+        249_usize.saturating_sub(ending.len())
+    );
+    Err(config::Problems(vec![config::Problem::new("kafka.group", message)]).into())
 }
 
 /// Gives a topology with stores the identity that it must have: it is one process, and its successor must be known by
