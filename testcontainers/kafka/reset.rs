@@ -125,7 +125,9 @@ fn earliest_begins_the_counts_anew(broker: &Broker) {
     let job = job(broker, "word-count");
     eventually("its member is let go", || reset(&job, &["--to", "earliest", "--execute"]).code == Some(0));
     // Twice, as after a crash in between.
-    reset(&job, &["--to", "earliest", "--execute"]).succeeded();
+    let told = reset(&job, &["--to", "earliest", "--execute"]).succeeded();
+    let topic = format!("{}-count-counts-changelog", job.group);
+    assert_eq!(told.json()["discarded"], json!([{ "store": "count/counts", "topic": topic }]));
     let run = job.to_the_end().succeeded();
     assert_eq!((run.number("records"), run.number("restored_keys")), (8, 0), "{run:#?}");
     job.is_exact(&[]);

@@ -9,7 +9,10 @@ use std::{fmt::Write as _, time::Duration};
 
 use serde::Serialize;
 
-use self::target::{Known, Step, Target};
+use self::{
+    state::Store,
+    target::{Known, Step, Target},
+};
 use super::{
     cli::Reset,
     config::{Settings, Start},
@@ -39,6 +42,8 @@ struct Report<'a> {
     /// False for a dry run.
     executed: bool,
     partitions: &'a [Step],
+    /// The state that is given up.
+    discarded: &'a [Store],
 }
 
 /// Runs the command.
@@ -66,6 +71,7 @@ pub(crate) fn reset(session: &Session<'_>, args: &Reset) -> Outcome {
     let start = |known: &Known| if settings.source.start == Start::Latest { known.high } else { known.low };
     let steps = target::steps(&known, &target, start)
         .map_err(|sentence| Failure::new(Cause::Data, format!("--to: {sentence}")))?;
+    let discarded = state::discarded(&settings, &plan, &clock)?;
     let members = group.members()?;
     if args.execute {
         nobody(group_name, &members)?;
@@ -77,9 +83,18 @@ pub(crate) fn reset(session: &Session<'_>, args: &Reset) -> Outcome {
         }
         group.commit(&moved.iter().map(as_move).collect::<Vec<_>>())?;
     }
-    let report = Report { group: group_name, executed: args.execute, partitions: &steps };
-    tell(session, &report)?;
-    if args.execute { Ok(()) } else { nobody(group_name, &members) }
+    let report = Report { group: group_name, executed: args.execute, partitions: &steps, discarded: &discarded };
+    if args.execute { tell(session, &report, "") } else { tell_dry(session, &report, nobody(group_name, &members)) }
+}
+
+/// Whoever must be stopped first is named before what would be done then.
+fn tell_dry(session: &Session<'_>, report: &Report<'_>, occupied: Outcome) -> Outcome {
+    let Err(Failure { cause, error: Some(error) }) = occupied else {
+        return tell(session, report, "add --execute");
+    };
+    output::say(format_args!("stormglass: {error:#}"));
+    tell(session, report, "stop the members first, then add --execute")?;
+    Err(Failure::said(cause))
 }
 
 fn as_move((topic, partition, to): &state::Place) -> Move {
@@ -155,20 +170,54 @@ fn nobody(group: &str, members: &[Member]) -> Outcome {
     Err(Failure::new(Cause::Occupied, sentence))
 }
 
-fn tell(session: &Session<'_>, report: &Report<'_>) -> Outcome {
+fn tell(session: &Session<'_>, report: &Report<'_>, to_do: &str) -> Outcome {
     if session.global.json {
         return output::json(report);
     }
+    output::data(&text(report, to_do))
+}
+
+fn text(report: &Report<'_>, to_do: &str) -> String {
     let mut text = String::new();
     for step in report.partitions {
         let from = step.from.map_or_else(|| "nothing".to_owned(), |from| from.to_string());
         let meaning = match (step.again, step.skipped) {
-            (0, 0) => "nothing changes".to_owned(),
+            (0, 0) => "nothing read again or skipped".to_owned(),
             (0, skipped) => format!("{skipped} skipped"),
             (again, _) => format!("{again} read again"),
         };
         writeln!(text, "{}-{}: {from} -> {}  {meaning}", step.topic, step.partition, step.to).unwrap_or_default();
     }
-    text.push_str(if report.executed { "moved\n" } else { "this was a dry run: add --execute\n" });
-    output::data(&text)
+    let is = if report.executed { "was" } else { "would be" };
+    for Store { store, topic } in report.discarded {
+        writeln!(text, "{store}: its whole state {is} discarded ({topic})").unwrap_or_default();
+    }
+    if report.executed {
+        text.push_str("moved\n");
+    } else {
+        writeln!(text, "this was a dry run: {to_do}").unwrap_or_default();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_that_is_discarded_is_said_before_and_after() {
+        let partitions = &[Step { topic: "t".to_owned(), partition: 0, from: None, to: 0, again: 0, skipped: 0 }];
+        let discarded = &[Store { store: "count/counts".to_owned(), topic: "g-count-counts-changelog".to_owned() }];
+        let told = |executed| text(&Report { group: "g", executed, partitions, discarded }, "add --execute");
+        insta::assert_snapshot!(told(false), @r"
+        t-0: nothing -> 0  nothing read again or skipped
+        count/counts: its whole state would be discarded (g-count-counts-changelog)
+        this was a dry run: add --execute
+        ");
+        insta::assert_snapshot!(told(true), @r"
+        t-0: nothing -> 0  nothing read again or skipped
+        count/counts: its whole state was discarded (g-count-counts-changelog)
+        moved
+        ");
+    }
 }

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::PATIENCE;
 use crate::{
     clock::{Clock, Instant},
@@ -28,6 +30,35 @@ const STEP: Duration = Duration::from_millis(200);
 
 /// A partition with the offset that the state is to belong to.
 pub(super) type Place = (String, i32, i64);
+
+/// A store whose state is given up.
+#[derive(Serialize)]
+pub(super) struct Store {
+    /// `COMPONENT/STORE`.
+    pub(super) store: String,
+    /// The changelog topic that holds it.
+    pub(super) topic: String,
+}
+
+/// The stores that have a changelog now.
+///
+/// # Errors
+/// No broker answers, access is denied.
+pub(super) fn discarded(settings: &Settings, plan: &Plan, clock: &Clock) -> Result<Vec<Store>, Failure> {
+    let mut stores = Vec::new();
+    if plan.stores.is_empty() {
+        return Ok(stores);
+    }
+    let admin = Admin::new(&connect::admin(&settings.kafka), PATIENCE, clock.clone())?;
+    let options = pipeline::changelog_options(settings);
+    for format in plan.stores.iter().map(|store| &store.format) {
+        let topic = options.topic(&format.component, &format.store);
+        if admin.partitions(&topic)?.is_some() {
+            stores.push(Store { store: format!("{}/{}", format.component, format.store), topic });
+        }
+    }
+    Ok(stores)
+}
 
 /// Removes what the stores have held, and writes that they hold nothing from before these places.
 ///
