@@ -2,7 +2,7 @@
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "help texts name configuration keys in brackets")]
 
-use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf, sync::LazyLock};
+use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf, str::FromStr, sync::LazyLock};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -38,12 +38,12 @@ pub struct Global {
     #[arg(short, long, value_name = "FILE", global = true, env = FILE_VARIABLE)]
     pub config: Option<PathBuf>,
     /// Set a field, as in --set engine.executors=2 (repeatable)
-    #[arg(long, value_name = "PATH=VALUE", global = true)]
+    #[arg(long, value_name = "PATH=VALUE", value_parser = pair, global = true)]
     pub set: Vec<String>,
     /// Set a property of librdkafka, as in -X security.protocol=SSL (repeatable)
-    #[arg(short = 'X', value_name = "PROPERTY=VALUE", global = true)]
+    #[arg(short = 'X', value_name = "PROPERTY=VALUE", value_parser = pair, global = true)]
     pub property: Vec<String>,
-    /// Brokers to start from, as HOST:PORT (comma list)
+    /// Brokers to start from, as HOST:PORT; without a port 9092 (comma list)
     #[arg(short, long, value_name = "HOST:PORT", global = true)]
     pub brokers: Option<String>,
     /// Print the configuration with the origin of each value, and stop
@@ -64,6 +64,16 @@ pub struct Global {
     /// Colours on stderr
     #[arg(long, value_name = "WHEN", default_value = "auto", global = true)]
     pub color: Color,
+}
+
+/// `NAME=VALUE`; what has no name is a mistake of the configuration, which shows no value.
+fn pair(text: &str) -> Result<String, &'static str> {
+    if text.contains('=') { Ok(text.to_owned()) } else { Err("it has no =: write NAME=VALUE") }
+}
+
+/// A number that cannot be negative, and where no bound but the type's makes sense.
+fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| "it is no whole number from 0 up")
 }
 
 /// When to use colours.
@@ -139,7 +149,7 @@ pub struct Pipeline {
     #[arg(long, value_name = "WHICH")]
     pub emit: Option<String>,
     /// Threads that execute tasks, 0: one for every two cores [engine.executors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub executors: Option<String>,
     /// Do not serve metrics and health [http.enabled]
     #[arg(long)]
@@ -191,31 +201,31 @@ pub struct Load {
     #[arg(short, long)]
     pub topic: String,
     /// How many generated lines
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub lines: Option<u64>,
     /// Produce the lines of this file instead
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Lines a second; without it as fast as possible
-    #[arg(short, long, value_name = "LINES/S")]
+    #[arg(short, long, value_name = "LINES/S", allow_negative_numbers = true)]
     pub rate: Option<f64>,
     /// Words a line
-    #[arg(short, long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(short, long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
     pub words: u32,
     /// Distinct words
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000), allow_negative_numbers = true)]
     pub vocabulary: u32,
     /// Exponent of Zipf's law: how much more frequent frequent words are; 0: all alike
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, allow_negative_numbers = true)]
     pub zipf: f64,
     /// Put one word into each line that occurs in no other
     #[arg(long)]
     pub unique_ids: bool,
     /// The same seed gives the same lines, byte for byte
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
     /// Partitions of the topic, if it is made
-    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub partitions: u32,
 }
 
@@ -248,10 +258,10 @@ pub struct Audit {
     #[arg(long, value_name = "POINTER")]
     pub json_pointer: Option<String>,
     /// How many differing words to list
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub limit: usize,
     /// Also print this many most frequent words of the output
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub top: usize,
 }
 
@@ -290,7 +300,7 @@ pub struct DeadLetterList {
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
     pub since: Option<String>,
     /// Only the newest ones, so many
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub limit: Option<usize>,
 }
 
@@ -387,7 +397,7 @@ pub struct StateScan {
     #[arg(short, long, value_name = "TEXT")]
     pub prefix: Option<String>,
     /// Only the first ones, so many
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub limit: Option<usize>,
     /// Which store, if there are several
     #[arg(short, long, value_name = "COMPONENT/STORE")]
@@ -410,16 +420,16 @@ pub struct Broker {
     #[arg(short, long = "topic", value_name = "NAME[:PARTITIONS]")]
     pub topics: Vec<TopicSpec>,
     /// Bytes of records that are kept; what is over it is refused, as by a broker whose disk is full
-    #[arg(short, long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1 << 20..))]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1 << 20..), allow_negative_numbers = true)]
     pub memory: u64,
     /// End when the standard input does: with the process that started the broker
     #[arg(long)]
     pub until_stdin_ends: bool,
     /// Connections at a time; one more is closed at once
-    #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
     pub max_connections: u32,
     /// Largest request, in bytes; Kafka's socket.request.max.bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 100 << 20, value_parser = clap::value_parser!(u32).range(1_024..=(256 << 20)))]
+    #[arg(long, value_name = "BYTES", default_value_t = 100 << 20, value_parser = clap::value_parser!(u32).range(1_024..=(256 << 20)), allow_negative_numbers = true)]
     pub max_request: u32,
 }
 

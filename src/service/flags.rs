@@ -46,7 +46,8 @@ fn pairs(sources: &mut Sources, pairs: &[String], flag: &str, prefix: &str) {
                 sources.flags.push(text(&format!("{prefix}{path}"), value, &format!("{flag} {path}")));
             }
             Some(_) => sources.problems.push(Problem::new(flag, "has no name before the =: write NAME=VALUE")),
-            None => sources.problems.push(Problem::new(flag, format!("\"{pair}\" has no =: write NAME=VALUE"))),
+            // The command line refuses it.
+            None => sources.problems.push(Problem::new(flag, "has no =: write NAME=VALUE")),
         }
     }
 }

@@ -49,15 +49,17 @@ fn without_any_file_three_flags_are_enough() {
 
 #[test]
 fn every_mistake_is_said_at_once_on_stderr_with_code_78() {
-    let output = run(&["validate", "--set", "engine.executers=2", "--delivery", "exactly-once", "--output", "a b"]);
+    let flags = ["--delivery", "exactly-once", "--topology", "foo", "--output", "a b"];
+    let output = run(&[&["validate", "--set", "engine.executers=2"][..], &flags].concat());
     assert_eq!(output.status.code(), Some(78));
     assert_eq!(stdout(&output), "");
     assert_eq!(
         stderr(&output),
-        "stormglass: the configuration has 6 mistakes:\n  \
+        "stormglass: the configuration has 7 mistakes:\n  \
          engine.executers (flag --set engine.executers): unknown key; did you mean engine.executors?\n  \
          kafka.brokers: is not set: name a broker, as in --brokers localhost:9092\n  \
          source.topics: is not set: name what to read, as in --input lines\n  \
+         topology (flag --topology): there is no topology \"foo\"; there are: \"word-count\", \"split-words\"\n  \
          delivery (flag --delivery): delivery \"exactly-once\" is not in this release; use \"at-least-once\", which counts \
          every repeat\n  \
          sink.topic (flag --output): \"a b\" is no name for a topic: at most 249 of a-z, A-Z, 0-9, dot, underscore and \
@@ -84,11 +86,15 @@ fn bad_settings_end_with_78_and_a_sentence() {
         (&["-X", "enable.auto.commit=true"], "offsets are committed only behind completed tuple trees"),
         (&["-X", "isolation.level=read_uncommitted"], "records of aborted transactions would be counted"),
         (&["-X", "group.id=g"], "is decided by kafka.group: set that instead"),
-        (&["--set", "nothing"], "--set: \"nothing\" has no =: write NAME=VALUE"),
+        (&["-X", "no.such.thing=1"], "librdkafka does not accept property \"no.such.thing\" = \"1\""),
+        (&["-X", "fetch.wait.max.ms=soon"], "librdkafka does not accept property \"fetch.wait.max.ms\" = \"soon\""),
         (&["--brokers", "localhost:http"], "\"localhost:http\" is no address of a broker"),
         (&["--http", "9464"], "http.listen (flag --http): \"9464\" is no address: write IP:PORT"),
         (&["--delivery", "exactly-once"], "is not in this release"),
         (&["--delivery", "twice"], "unknown delivery \"twice\""),
+        (&["--group", &"g".repeat(227)], "at most 226 of a-z, A-Z, 0-9, dot, underscore and hyphen"),
+        (&["--set", "topology_options.tasks=2"], "topology_options: it has no option \"tasks\"; it has: split_tasks"),
+        (&["--set", "=nothing"], "--set: has no name before the =: write NAME=VALUE"),
     ] {
         let mut output = validate(more);
         if more.first() == Some(&"--brokers") {
@@ -105,6 +111,40 @@ fn a_wrong_command_line_ends_with_64() {
     for args in [&["walk"][..], &[], &["validate", "--nonsense"], &["completions", "tcl"]] {
         assert_eq!(run(args).status.code(), Some(64), "{args:?}");
     }
+    let load = ["load", "--topic", "t"];
+    for (args, sentence) in [
+        (&["validate", "--set", "nothing"][..], "it has no =: write NAME=VALUE"),
+        (&["validate", "-X", "nothing"], "it has no =: write NAME=VALUE"),
+        (&[&load[..], &["-n", "-5"]].concat(), "'-5' for '--lines <N>': it is no whole number from 0 up"),
+        (&[&load[..], &["-n", "5", "--words", "-5"]].concat(), "-5 is not in 1..=1000000"),
+        (
+            &[&load[..], &["-n", "5", "--brokers", "b", "--rate", "-5"]].concat(),
+            "--rate -5 is no number of lines above 0",
+        ),
+        (
+            &["load", "-n", "1", "--brokers", "b", "--topic", "a b"],
+            "--topic: \"a b\" is no name for a topic: at most 249 of a-z",
+        ),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(64), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(sentence), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_folder_is_no_file_of_lines() {
+    let output = run(&["load", "--brokers", "localhost:1", "--topic", "t", "--file", "/"]);
+    assert_eq!(output.status.code(), Some(66), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "stormglass: / cannot be read: is a directory\n");
+}
+
+#[test]
+fn what_could_not_be_read_is_not_said_to_be_missing() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "kafka.brokers = 5\nsource.topics = 5\nsink.topic = 5\n").unwrap();
+    let output = run(&["validate", "-c", file.path().to_str().unwrap()]);
+    assert!(stderr(&output).contains("has 3 mistakes"), "{}", stderr(&output));
 }
 
 #[test]
@@ -135,11 +175,14 @@ fn a_secret_is_printed_nowhere() {
     fs::write(secret.path(), CANARY).unwrap();
     let by_file = format!("sasl.password_file={}", secret.path().display());
     let direct = format!("sasl.password={CANARY}");
+    let login = format!("user:{CANARY},{CANARY}@host:9092");
     let misplaced = format!("kafka.sasl_password={CANARY}");
     let broken = tempfile::NamedTempFile::new().unwrap();
     fs::write(broken.path(), format!("[kafka]\nproperties = {{ \"sasl.password\" = \"{CANARY} }}\n")).unwrap();
     let broken = broken.path().to_str().unwrap();
     let wrong_type = format!("kafka.properties.ssl.key.password=[\"{CANARY}\"]");
+    // Brokers may be named once.
+    let right = |more: &[&str]| if more[0] == "--brokers" { &RIGHT[2..] } else { &RIGHT[..] };
     for more in [
         &["-X", &by_file][..],
         &["-X", &direct],
@@ -147,9 +190,10 @@ fn a_secret_is_printed_nowhere() {
         &["--set", &wrong_type],
         &["-c", broken],
         &["-X", "sasl.password_env=SECRET"],
+        &["--brokers", &login],
     ] {
         for extra in [&["-vv"][..], &["--print-config"], &["--json", "--log-format", "json"]] {
-            let args = [&["validate"][..], &RIGHT, more, extra].concat();
+            let args = [&["validate"][..], right(more), more, extra].concat();
             let output = stormglass(&args).env("SECRET", CANARY).output().unwrap();
             let all = stdout(&output) + &stderr(&output);
             assert!(!all.contains(CANARY), "{args:?}: {all}");
