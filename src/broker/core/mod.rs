@@ -3,7 +3,7 @@
 //! Files in reading order: `request` (what comes in and goes out), `broker` (one request from its arrival to its
 //! response), `apis` (which APIs in which versions); then what it is about: `logs/` (topics, partitions, batches),
 //! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit),
-//! `coordinators` (who is asked about those). In front of it
+//! `coordinators` (who is asked about those), `agenda` (which of many is due first). In front of it
 //! all, where it is wanted, stands `faults` (what goes wrong), with `refusals` (responses that say nothing but an error).
 //!
 //! Invariants:
@@ -12,6 +12,7 @@
 //! 2. Every request has exactly one response, but a produce request that asks for none.
 //! 3. The same inputs give the same outputs, byte for byte.
 
+mod agenda;
 mod apis;
 mod broker;
 mod coordinators;

@@ -15,7 +15,7 @@ use super::{
     group::{Group, State},
     offsets::Committed,
 };
-use crate::clock::Instant;
+use crate::{broker::core::agenda::Changing, clock::Instant};
 
 /// From this version of OffsetCommit on a member of a group that is not there is told so (KIP-848).
 const TELLS_MISSING_GROUP: i16 = 9;
@@ -158,15 +158,15 @@ impl Groups {
     }
 
     /// The group that is committed for, if the committer may. Who is in no generation makes the group by committing.
-    fn committer_group(
-        &mut self,
-        committer: Committer<'_>,
+    fn committer_group<'a>(
+        &'a mut self,
+        committer: Committer<'a>,
         missing: ResponseError,
-    ) -> Result<&mut Group, ResponseError> {
+    ) -> Result<Changing<'a, GroupId, Group>, ResponseError> {
         if !self.groups.contains_key(committer.group) && committer.generation >= 0 {
             return Err(missing);
         }
-        let group = self.groups.entry(committer.group.clone()).or_default();
+        let group = self.groups.change_or_insert(committer.group, Group::default);
         group.may_commit(committer)?;
         Ok(group)
     }

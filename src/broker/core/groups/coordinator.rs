@@ -1,7 +1,5 @@
 //! All groups, and the requests of their members (Kafka's `GroupCoordinatorService`).
 
-use std::collections::BTreeMap;
-
 use kafka_protocol::{
     error::ResponseError,
     messages::{
@@ -17,14 +15,20 @@ use super::{
     member_ids::MemberIds,
     step::{Caller, Step, millis},
 };
-use crate::{broker::core::request::Answers, clock::Instant};
+use crate::{
+    broker::core::{
+        agenda::{Agenda, Changing},
+        request::Answers,
+    },
+    clock::Instant,
+};
 
 /// All groups. One is there once somebody has asked to join it or has committed for it, and until it is deleted or
 /// expires.
 #[derive(Debug)]
 pub(in crate::broker::core) struct Groups {
     options: GroupOptions,
-    pub(super) groups: BTreeMap<GroupId, Group>,
+    pub(super) groups: Agenda<GroupId, Group>,
     ids: MemberIds,
     /// When offsets expire next.
     expiry: Instant,
@@ -33,7 +37,7 @@ pub(in crate::broker::core) struct Groups {
 impl Groups {
     pub(in crate::broker::core) fn new(options: GroupOptions, seed: u64) -> Self {
         let expiry = Instant::ZERO + options.offsets_retention_check_interval;
-        Self { options, groups: BTreeMap::new(), ids: MemberIds::new(seed), expiry }
+        Self { options, groups: Agenda::new(), ids: MemberIds::new(seed), expiry }
     }
 
     pub(super) const fn options(&self) -> &GroupOptions {
@@ -59,7 +63,8 @@ impl Groups {
             ResponseError::UnknownMemberId
         } else {
             let name = self.ids.draw(request.group_instance_id.as_ref().unwrap_or(&caller.client_id));
-            self.groups.entry(request.group_id.clone()).or_default().join(caller, request, name, &mut step);
+            let mut group = self.groups.change_or_insert(&request.group_id, Group::default);
+            group.join(caller, request, name, &mut step);
             return;
         };
         step.answer(caller.ticket, join_error(request.member_id.clone(), error));
@@ -75,14 +80,14 @@ impl Groups {
     ) {
         let mut step = Step { now, options: &self.options, answers };
         match find(&mut self.groups, &request.group_id) {
-            Ok(group) => group.sync(caller, request, &mut step),
+            Ok(mut group) => group.sync(caller, request, &mut step),
             Err(error) => step.answer(caller.ticket, SyncGroupResponse::default().with_error_code(error.code())),
         }
     }
 
     /// Heartbeat.
     pub(in crate::broker::core) fn heartbeat(&mut self, request: &HeartbeatRequest, now: Instant) -> HeartbeatResponse {
-        let outcome = find(&mut self.groups, &request.group_id).and_then(|group| group.heartbeat(request, now));
+        let outcome = find(&mut self.groups, &request.group_id).and_then(|mut group| group.heartbeat(request, now));
         HeartbeatResponse::default().with_error_code(outcome.err().map_or(0, |error| error.code()))
     }
 
@@ -97,7 +102,7 @@ impl Groups {
         let mut step = Step { now, options: &self.options, answers };
         let leaving = leaving(request, version);
         let members = match find(&mut self.groups, &request.group_id) {
-            Ok(group) => group.leave(&leaving, &mut step),
+            Ok(mut group) => group.leave(&leaving, &mut step),
             Err(ResponseError::UnknownMemberId) => unknown(&leaving),
             Err(error) => return LeaveGroupResponse::default().with_error_code(error.code()),
         };
@@ -106,26 +111,26 @@ impl Groups {
 
     /// A producer's transaction ends: what it has committed for a group counts now, or never does.
     pub(in crate::broker::core) fn end_transaction(&mut self, group: &GroupId, producer: i64, commit: bool) {
-        if let Some(group) = self.groups.get_mut(group) {
+        if let Some(mut group) = self.groups.change(group) {
             group.offsets.end_transaction(producer, commit);
         }
     }
 
     /// Topics were deleted: what was committed for those that are not there any more goes with them.
     pub(in crate::broker::core) fn forget_deleted(&mut self, exists: impl Fn(&TopicName) -> bool) {
-        self.groups.values_mut().for_each(|group| group.offsets.keep_topics(&exists));
+        self.groups.change_all(|group| group.offsets.keep_topics(&exists));
     }
 
     /// When [`Groups::tick`] is due.
     pub(in crate::broker::core) fn due(&self) -> Instant {
-        self.groups.values().map(Group::due).fold(self.expiry, Instant::min)
+        self.groups.first_due().min(self.expiry)
     }
 
     /// Ends sessions and waits that are over, and forgets what is expired.
     pub(in crate::broker::core) fn tick(&mut self, now: Instant, answers: &mut Answers) {
         let mut step = Step { now, options: &self.options, answers };
-        for group in self.groups.values_mut().filter(|group| group.due() <= now) {
-            group.tick(&mut step);
+        for id in self.groups.due_until(now) {
+            self.groups.change(&id).into_iter().for_each(|mut group| group.tick(&mut step));
         }
         if self.expiry <= now {
             self.expiry = now + self.options.offsets_retention_check_interval;
@@ -135,9 +140,12 @@ impl Groups {
 }
 
 /// A group with members; one that is not there has none.
-fn find<'a>(groups: &'a mut BTreeMap<GroupId, Group>, id: &GroupId) -> Result<&'a mut Group, ResponseError> {
+fn find<'a>(
+    groups: &'a mut Agenda<GroupId, Group>,
+    id: &'a GroupId,
+) -> Result<Changing<'a, GroupId, Group>, ResponseError> {
     if id.is_empty() {
         return Err(ResponseError::InvalidGroupId);
     }
-    groups.get_mut(id).ok_or(ResponseError::UnknownMemberId)
+    groups.change(id).ok_or(ResponseError::UnknownMemberId)
 }

@@ -84,7 +84,7 @@ impl Groups {
         if request.group_id.is_empty() {
             return refused(ResponseError::InvalidGroupId);
         }
-        let Some(group) = self.groups.get_mut(&request.group_id) else {
+        let Some(mut group) = self.groups.change(&request.group_id) else {
             return refused(ResponseError::GroupIdNotFound);
         };
         if group.state != State::Empty && !group.is_of_consumers() {

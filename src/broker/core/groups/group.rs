@@ -15,7 +15,7 @@ use kafka_protocol::{
 };
 
 use super::{member::Member, offsets::Offsets, reload::Stored};
-use crate::clock::Instant;
+use crate::{broker::core::agenda::Timed, clock::Instant};
 
 /// What a group waits for. Kafka's fifth state, `Dead`, is here a group that is not there.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -212,9 +212,10 @@ impl Group {
         });
         listed.collect()
     }
+}
 
-    /// When something is due.
-    pub(super) fn due(&self) -> Instant {
+impl Timed for Group {
+    fn due(&self) -> Instant {
         let members = self.members.values().map(Member::due);
         members.chain(self.pending.values().copied()).fold(self.join_due.min(self.sync_due), Instant::min)
     }

@@ -71,6 +71,6 @@ impl Groups {
     pub(in crate::broker::core) fn reload(&mut self, until: Instant, answers: &mut Answers) {
         let options = self.options().clone();
         let mut step = Step { now: until, options: &options, answers };
-        self.groups.values_mut().for_each(|group| group.reload(until, &mut step));
+        self.groups.change_all(|group| group.reload(until, &mut step));
     }
 }

@@ -1,6 +1,6 @@
 //! All transactional ids, and the requests of their producers (Kafka's `TransactionCoordinator`).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use kafka_protocol::{
     error::ResponseError,
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     broker::core::{
+        agenda::{Agenda, Changing},
         groups::Groups,
         logs::{Logs, Marker, OpenTransactions, TransactionalWrite},
     },
@@ -33,7 +34,7 @@ pub(in crate::broker::core) struct Participants<'a> {
 #[derive(Debug)]
 pub(in crate::broker::core) struct Transactions {
     options: TransactionOptions,
-    pub(super) known: BTreeMap<TransactionalId, Transaction>,
+    pub(super) known: Agenda<TransactionalId, Transaction>,
     /// How often the coordinator has moved.
     epoch: i32,
     /// When ids are forgotten next that nobody uses.
@@ -43,7 +44,7 @@ pub(in crate::broker::core) struct Transactions {
 impl Transactions {
     pub(in crate::broker::core) fn new(options: TransactionOptions) -> Self {
         let expiry = Instant::ZERO + options.id_expiration_check_interval;
-        Self { options, known: BTreeMap::new(), epoch: 0, expiry }
+        Self { options, known: Agenda::new(), epoch: 0, expiry }
     }
 
     /// InitProducerId with a transactional id: whoever had it is fenced and what it left open is aborted, of which the client
@@ -85,13 +86,14 @@ impl Transactions {
         let timeout =
             asked.filter(|asked| *asked <= self.options.max_timeout).ok_or(ResponseError::InvalidTransactionTimeout)?;
         let Participants { logs, .. } = participants;
-        let transaction = self.known.entry(id).or_insert_with(|| Transaction::new(logs.new_producer_id().0, now));
+        let new = || Transaction::new(logs.new_producer_id().0, now);
+        let mut transaction = self.known.change_or_insert(&id, new);
         if expected.is_some_and(|expected| !transaction.knows(expected)) {
             return Err(ResponseError::ProducerFenced);
         }
         if transaction.state == State::Ongoing {
             transaction.fence();
-            end(transaction, false, self.epoch, participants, now);
+            end(&mut transaction, false, self.epoch, participants, now);
             return Err(ResponseError::ConcurrentTransactions);
         }
         transaction.renew(expected, (timeout, now), || logs.new_producer_id().0)?;
@@ -99,11 +101,15 @@ impl Transactions {
     }
 
     /// The transaction of an id, if the one that asks is its producer.
-    pub(super) fn of(&mut self, id: &TransactionalId, producer: Identity) -> Result<&mut Transaction, ResponseError> {
+    pub(super) fn of<'a>(
+        &'a mut self,
+        id: &'a TransactionalId,
+        producer: Identity,
+    ) -> Result<Changing<'a, TransactionalId, Transaction>, ResponseError> {
         if id.is_empty() {
             return Err(ResponseError::InvalidRequest);
         }
-        let transaction = self.known.get_mut(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
+        let transaction = self.known.change(id).ok_or(ResponseError::InvalidProducerIdMapping)?;
         transaction.validate(producer)?;
         Ok(transaction)
     }
@@ -116,7 +122,7 @@ impl Transactions {
         now: Instant,
     ) -> AddOffsetsToTxnResponse {
         let producer = Identity { id: request.producer_id.0, epoch: request.producer_epoch };
-        let added = self.of(&request.transactional_id, producer).map(|transaction| {
+        let added = self.of(&request.transactional_id, producer).map(|mut transaction| {
             transaction.add(now).groups.insert(request.group_id.clone());
         });
         AddOffsetsToTxnResponse::default().with_error_code(added.err().map_or(0, |error| told(error, version, 2)))
@@ -161,9 +167,9 @@ impl Transactions {
     ) -> EndTxnResponse {
         let producer = Identity { id: request.producer_id.0, epoch: request.producer_epoch };
         let coordinator = self.epoch;
-        let ended = self.of(&request.transactional_id, producer).and_then(|transaction| {
+        let ended = self.of(&request.transactional_id, producer).and_then(|mut transaction| {
             if transaction.may_end(request.committed)? {
-                end(transaction, request.committed, coordinator, participants, now);
+                end(&mut transaction, request.committed, coordinator, participants, now);
             }
             Ok(())
         });
@@ -177,31 +183,33 @@ impl Transactions {
 
     /// When [`Transactions::tick`] is due.
     pub(in crate::broker::core) fn due(&self) -> Instant {
-        self.known.values().map(Transaction::due).fold(self.expiry, Instant::min)
+        self.known.first_due().min(self.expiry)
     }
 
     /// A fault: every transaction that is open has lasted too long. How many.
     pub(in crate::broker::core) fn time_out(&mut self, participants: &mut Participants<'_>, now: Instant) -> usize {
-        let open = self.known.values_mut().filter(|transaction| transaction.due() < Instant::FAR_FUTURE);
-        let mut count = 0;
-        for transaction in open {
-            transaction.fence();
-            end(transaction, false, self.epoch, participants, now);
-            count += 1;
-        }
-        count
+        let open = self.known.due_until(Instant::FAR_FUTURE);
+        open.iter().for_each(|id| self.abort(id, participants, now));
+        open.len()
     }
 
     /// Aborts what has lasted too long, and fences its producer; forgets ids that nobody uses.
     pub(in crate::broker::core) fn tick(&mut self, participants: &mut Participants<'_>, now: Instant) {
-        for transaction in self.known.values_mut().filter(|transaction| transaction.due() <= now) {
-            transaction.fence();
-            end(transaction, false, self.epoch, participants, now);
+        for id in self.known.due_until(now) {
+            self.abort(&id, participants, now);
         }
         if self.expiry <= now {
             self.expiry = now + self.options.id_expiration_check_interval;
             let unused = |since| now.saturating_since(since) >= self.options.id_expiration;
-            self.known.retain(|_, transaction| transaction.state == State::Ongoing || !unused(transaction.updated));
+            self.known.retain(|transaction| transaction.state == State::Ongoing || !unused(transaction.updated));
+        }
+    }
+
+    /// Aborts what an id has open, and fences its producer.
+    fn abort(&mut self, id: &TransactionalId, participants: &mut Participants<'_>, now: Instant) {
+        if let Some(mut transaction) = self.known.change(id) {
+            transaction.fence();
+            end(&mut transaction, false, self.epoch, participants, now);
         }
     }
 }

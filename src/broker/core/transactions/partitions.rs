@@ -47,7 +47,7 @@ impl Transactions {
 
     fn add_all(&mut self, request: &AddPartitionsToTxnRequest, now: Instant) -> Result<(), ResponseError> {
         let producer = Identity { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
-        let transaction = self.of(&request.v3_and_below_transactional_id, producer)?;
+        let mut transaction = self.of(&request.v3_and_below_transactional_id, producer)?;
         let partitions = request
             .v3_and_below_topics
             .iter()

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use kafka_protocol::{error::ResponseError, messages::GroupId};
 
-use crate::{broker::core::groups::Partition, clock::Instant};
+use crate::{
+    broker::core::{agenda::Timed, groups::Partition},
+    clock::Instant,
+};
 
 /// No producer has this id, and none this epoch.
 const NONE: i16 = -1;
@@ -161,9 +164,11 @@ impl Transaction {
         self.state = if commit { State::CompleteCommit } else { State::CompleteAbort };
         std::mem::take(&mut self.parts)
     }
+}
 
+impl Timed for Transaction {
     /// When it has lasted too long.
-    pub(super) fn due(&self) -> Instant {
+    fn due(&self) -> Instant {
         let started = self.started.filter(|_| self.state == State::Ongoing);
         started.map_or(Instant::FAR_FUTURE, |started| started + self.timeout)
     }

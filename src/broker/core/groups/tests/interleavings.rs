@@ -7,7 +7,10 @@ use kafka_protocol::error::{ParseResponseErrorCode, ResponseError};
 use proptest::{collection::vec, prelude::*};
 
 use super::history::{History, Join, REBALANCE};
-use crate::broker::core::Ticket;
+use crate::{
+    broker::core::{Ticket, agenda::Timed},
+    clock::Instant,
+};
 
 const PARTS: usize = 6;
 
@@ -153,6 +156,13 @@ impl World {
         self.join_of(which, "").instance.map_or_else(|| name.to_owned(), str::to_owned)
     }
 
+    /// What is due first is what asking every group finds.
+    fn check_due(&self) {
+        let groups = self.history.groups.groups.iter().map(|(_, group)| group.due());
+        let due = groups.fold(Instant::FAR_FUTURE, Instant::min);
+        assert_eq!(self.history.groups.groups.first_due(), due);
+    }
+
     /// No part of a generation was given to two.
     fn check(&self) {
         for (generation, told) in &self.told {
@@ -196,6 +206,7 @@ proptest! {
             let before = world.newest;
             world.happen(event);
             world.check();
+            world.check_due();
             prop_assert!(world.newest >= before);
         }
         // Whatever waits, waits for members that are silent now: they are given up.
