@@ -23,6 +23,13 @@ use super::{
 /// A resource by its kind and name.
 type Resource<'a> = (i8, &'a StrBytes);
 
+/// What is given for a resource, as far as it can be refused without a look at the resource.
+struct Given<'a> {
+    resource: Resource<'a>,
+    /// The configs that are to be set to nothing.
+    nulls: Vec<&'a StrBytes>,
+}
+
 impl Logs {
     /// Answers AlterConfigs.
     pub(in crate::broker::core) fn alter_configs(&mut self, request: &AlterConfigsRequest) -> AlterConfigsResponse {
@@ -32,7 +39,9 @@ impl Logs {
             let resource = (asked.resource_type, &asked.resource_name);
             let set = asked.configs.iter().map(|config| config::check(&config.name, config.value.as_deref()));
             let set = |_: &Overrides| set.collect::<Result<_, _>>().map_err(invalid);
-            let (code, message) = told(self.alter(resource, &twice, request.validate_only, set));
+            let nulls = asked.configs.iter().filter(|config| config.value.is_none()).map(|config| &config.name);
+            let given = Given { resource, nulls: nulls.collect() };
+            let (code, message) = told(self.alter(given, &twice, request.validate_only, set));
             Altered::default()
                 .with_error_code(code)
                 .with_error_message(message)
@@ -58,7 +67,10 @@ impl Logs {
                 }
                 asked.configs.iter().try_fold(there.clone(), altered)
             };
-            let (code, message) = told(self.alter(resource, &twice, request.validate_only, step));
+            let set_to_null = |config: &&AlterableConfig| config.value.is_none() && config.config_operation != DELETE;
+            let nulls = asked.configs.iter().filter(set_to_null).map(|config| &config.name);
+            let given = Given { resource, nulls: nulls.collect() };
+            let (code, message) = told(self.alter(given, &twice, request.validate_only, step));
             IncrementallyAltered::default()
                 .with_error_code(code)
                 .with_error_message(message)
@@ -70,13 +82,18 @@ impl Logs {
 
     fn alter(
         &mut self,
-        (kind, name): Resource<'_>,
+        Given { resource: (kind, name), nulls }: Given<'_>,
         twice: &BTreeSet<Resource<'_>>,
         validate_only: bool,
         alter: impl FnOnce(&Overrides) -> Result<Overrides, Refusal>,
     ) -> Result<(), Refusal> {
         if twice.contains(&(kind, name)) {
             return Err(Refusal::new(ResponseError::InvalidRequest, "A resource is given twice"));
+        }
+        if !nulls.is_empty() {
+            let nulls: Vec<&str> = nulls.iter().map(|name| name.as_str()).collect();
+            let why = format!("Null value not supported for : {}", nulls.join(","));
+            return Err(Refusal::new(ResponseError::InvalidRequest, why));
         }
         if kind != resource::TOPIC {
             let why = "Only the configs of topics can be altered: the broker's are those that it was started with";
@@ -118,12 +135,13 @@ const SUBTRACT: i8 = 3;
 /// One step: set, delete, append to a list or subtract from it.
 fn altered(mut there: Overrides, step: &AlterableConfig) -> Result<Overrides, Refusal> {
     let name = step.name.as_str();
-    let definition = config::defined(name).ok_or_else(|| invalid(format!("Unknown topic config name: {name}")))?;
-    let value = step.value.as_deref();
     if step.config_operation == DELETE {
-        there.remove(definition.name);
+        // What nobody knows is not set either.
+        there.remove(name);
         return Ok(there);
     }
+    let definition = config::defined(name).ok_or_else(|| invalid(format!("Unknown topic config name: {name}")))?;
+    let value = step.value.as_deref();
     let value = match (step.config_operation, definition.kind) {
         (SET, _) => value.map(str::to_owned),
         (APPEND | SUBTRACT, Kind::List(_)) => {

@@ -36,6 +36,18 @@ impl Kind {
         }
     }
 
+    /// A value that was checked, as it is kept: of a list each item once, where it stands first.
+    fn stored(self, value: &str) -> String {
+        let Self::List(_) = self else { return value.to_owned() };
+        let mut items: Vec<&str> = Vec::new();
+        for item in list(value) {
+            if !items.contains(&item) {
+                items.push(item);
+            }
+        }
+        items.join(",")
+    }
+
     fn check(self, value: &str) -> Result<(), String> {
         let within = |number: i64, low: i64, high: i64| match number {
             _ if number < low => Err(format!("Value must be at least {low}")),
@@ -61,6 +73,9 @@ impl Kind {
                 Ok(ratio) if !ratio.is_nan() => Ok(()),
                 _ => Err("Not a number of type DOUBLE".to_owned()),
             },
+            Self::List(_) if !value.is_empty() && value.split(',').any(|item| item.trim().is_empty()) => {
+                Err("Values must not be empty".to_owned())
+            }
             Self::List(choices) => match list(value).find(|item| !choices.contains(item)) {
                 Some(_) => Err(format!("String must be one of: {}", choices.join(", "))),
                 None => Ok(()),
@@ -164,7 +179,7 @@ pub(super) fn check(name: &str, value: Option<&str>) -> Result<(&'static str, St
     let definition = defined(name).ok_or_else(|| format!("Unknown topic config name: {name}"))?;
     let value = value.ok_or_else(|| format!("Null value not supported for topic configs: {name}"))?.trim();
     match definition.kind.check(value) {
-        Ok(()) => Ok((definition.name, value.to_owned())),
+        Ok(()) => Ok((definition.name, definition.kind.stored(value))),
         Err(why) => Err(format!("Invalid value {value} for configuration {name}: {why}")),
     }
 }

@@ -12,7 +12,7 @@ use kafka_protocol::{
 
 use super::{
     Logs,
-    config::{Definition, Overrides, TOPIC},
+    config::{Definition, Kind, Overrides, TOPIC},
     topics::{Refusal, check_name, named},
 };
 use crate::broker::core::broker::NODE;
@@ -26,6 +26,7 @@ pub(super) mod resource {
 /// The numbers of the places that a config comes from.
 mod source {
     pub(super) const TOPIC: i8 = 1;
+    pub(super) const ALL_BROKERS: i8 = 3;
     pub(super) const STATIC_BROKER: i8 = 4;
     pub(super) const DEFAULT: i8 = 5;
 }
@@ -71,9 +72,10 @@ impl Logs {
                 let topic = self.topic(&named(name)).ok_or(ResponseError::UnknownTopicOrPartition)?;
                 effective(&topic.overrides, |definition, value, source| described(definition, value, source, request))
             }
+            resource::BROKER if name.is_empty() => vec![config_of_all_brokers(request)],
             resource::BROKER if name.as_str() == NODE.0.to_string() => self.configs_of_broker(),
             resource::BROKER => {
-                let why = format!("Unexpected broker id, expected {} but received {name}", NODE.0);
+                let why = format!("Unexpected broker id, expected {} or empty string, but received {name}", NODE.0);
                 return Err(Refusal::new(ResponseError::InvalidRequest, why));
             }
             other => {
@@ -109,6 +111,20 @@ impl Logs {
         });
         told.into()
     }
+}
+
+/// The one config that Kafka sets for all brokers of a cluster together, and has since a new one is formatted (KIP-966).
+fn config_of_all_brokers(request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
+    let (name, value) = (StrBytes::from_static_str("min.insync.replicas"), Some(StrBytes::from_static_str("1")));
+    let synonym = DescribeConfigsSynonym::default().with_name(name.clone()).with_value(value.clone());
+    let synonym = request.include_synonyms.then(|| synonym.with_source(source::ALL_BROKERS));
+    DescribeConfigsResourceResult::default()
+        .with_name(name)
+        .with_value(value)
+        .with_config_source(source::ALL_BROKERS)
+        .with_synonyms(synonym.into_iter().collect())
+        .with_config_type(Kind::Int(0, 0).number())
+        .with_documentation(None)
 }
 
 fn described(

@@ -77,6 +77,7 @@ fn topics_are_refused_for_what_kafka_refuses_them_for() {
         (topic("n").with_configs(config("min.cleanable.dirty.ratio", Some("1.1"))), ResponseError::InvalidConfig),
         (topic("n").with_configs(config("retention.ms", None)), ResponseError::InvalidConfig),
         (topic("n").with_configs(config("cleanup.policy", Some("delete,burn"))), ResponseError::InvalidConfig),
+        (topic("n").with_configs(config("cleanup.policy", Some("compact,,delete"))), ResponseError::InvalidConfig),
         (manual(1, 1), ResponseError::InvalidReplicaAssignment),
         (manual(0, 2), ResponseError::InvalidReplicaAssignment),
         (manual(0, 1).with_num_partitions(1), ResponseError::InvalidRequest),
@@ -221,6 +222,37 @@ fn configs_are_told_with_their_source_and_altered_one_by_one() {
 }
 
 #[test]
+fn list_is_kept_with_each_item_once() {
+    let mut bench = Bench::new(&[("cleanup.policy", "delete,delete")]);
+    let mut policy = |operation, value| {
+        assert_eq!(incrementally(&mut bench, "cleanup.policy", operation, Some(value)), 0);
+        configs(&mut bench).remove("cleanup.policy").unwrap().0
+    };
+    assert_eq!(policy(3, "compact"), "delete");
+    assert_eq!(policy(0, " compact , delete,compact "), "compact,delete");
+    assert_eq!(policy(2, "delete,delete"), "compact,delete");
+    assert_eq!(policy(0, ""), "");
+}
+
+#[test]
+fn brokers_have_configs_together_and_each_its_own() {
+    let mut bench = Bench::new(&[]);
+    let mut ask = |name: &'static str| {
+        let resource = DescribeConfigsResource::default().with_resource_type(4).with_resource_name(name.into());
+        let request = DescribeConfigsRequest::default().with_resources(vec![resource.with_configuration_keys(None)]);
+        let Some(ResponseKind::DescribeConfigs(response)) = bench.ask(request, 4) else { panic!("no response") };
+        let result = &response.results[0];
+        let configs = result.configs.iter().map(|config| (config.name.to_string(), config.config_source)).collect();
+        (result.error_code, configs)
+    };
+    let together: Vec<(String, i8)> = vec![("min.insync.replicas".to_owned(), 3)];
+    assert_eq!(ask(""), (0, together));
+    let (error, own) = ask("1");
+    assert!(error == 0 && own.contains(&("node.id".to_owned(), 4)));
+    assert_eq!(ask("7"), (ResponseError::InvalidRequest.code(), Vec::new()));
+}
+
+#[test]
 fn config_that_is_set_counts_at_once() {
     let mut bench = Bench::new(&[]);
     assert_eq!(incrementally(&mut bench, "max.message.bytes", 0, Some("100")), 0);
@@ -236,7 +268,9 @@ fn invalid_steps_change_nothing() {
     let invalid = ResponseError::InvalidConfig.code();
     assert_eq!(incrementally(&mut bench, "retention.ms", 2, Some("1")), invalid);
     assert_eq!(incrementally(&mut bench, "no.such.config", 0, Some("1")), invalid);
-    assert_eq!(incrementally(&mut bench, "retention.ms", 0, None), invalid);
+    assert_eq!(incrementally(&mut bench, "retention.ms", 0, None), ResponseError::InvalidRequest.code());
+    assert_eq!(incrementally(&mut bench, "cleanup.policy", 2, None), ResponseError::InvalidRequest.code());
+    assert_eq!(incrementally(&mut bench, "no.such.config", 1, None), 0, "it is not set, as was asked for");
     assert_eq!(configs(&mut bench), there);
 }
 
