@@ -19,7 +19,7 @@ use super::{
     config::{self, Overrides, Settings},
     describe_configs::effective,
     partition::Partition,
-    topics::{Refusal, check_name, named},
+    topics::{CLUSTER_METADATA, INTERNAL, Refusal, check_name, is_internal, named},
 };
 use crate::broker::core::broker::NODE;
 
@@ -46,6 +46,10 @@ impl Logs {
 
     fn create_topic(&mut self, wanted: &CreatableTopic, validate_only: bool) -> Result<CreatableTopicResult, Refusal> {
         check_name(&wanted.name).map_err(|why| Refusal::new(ResponseError::InvalidTopicException, why))?;
+        if wanted.name.as_str() == CLUSTER_METADATA {
+            let why = format!("Creation of internal topic {CLUSTER_METADATA} is prohibited.");
+            return Err(Refusal::new(ResponseError::InvalidRequest, why));
+        }
         self.check_unlike_others(&wanted.name)?;
         let partitions = self.partitions_wanted(wanted)?;
         let set = wanted.configs.iter().map(|config| config::check(&config.name, config.value.as_deref()));
@@ -71,14 +75,15 @@ impl Logs {
 
     /// No topic has this name, or one that is the same in the names of metrics.
     fn check_unlike_others(&self, name: &str) -> Result<(), Refusal> {
-        if self.topics.keys().any(|there| there.as_str() == name) {
+        if self.topic(&named(name)).is_some() || is_internal(name) {
             return Err(Refusal::new(ResponseError::TopicAlreadyExists, format!("Topic '{name}' already exists.")));
         }
         let in_metrics = |name: &str| name.replace('.', "_");
-        match self.topics.keys().find(|there| in_metrics(there) == in_metrics(name)) {
+        let mut names = self.topics.keys().map(|there| there.as_str()).chain(INTERNAL);
+        match names.find(|there| in_metrics(there) == in_metrics(name)) {
             Some(there) => Err(Refusal::new(
                 ResponseError::InvalidTopicException,
-                format!("Topic '{name}' collides with existing topic: {}", there.as_str()),
+                format!("Topic '{name}' collides with existing topic: {there}"),
             )),
             None => Ok(()),
         }
@@ -105,9 +110,7 @@ impl Logs {
             check_assignments(assignments)?;
             assignments.len()
         };
-        if partitions > self.room_for_partitions() {
-            return Err(ResponseError::PolicyViolation.into());
-        }
+        self.check_room_for(partitions)?;
         Ok(partitions)
     }
 
@@ -135,8 +138,7 @@ impl Logs {
     }
 
     fn add_partitions(&mut self, wanted: &CreatePartitionsTopic, validate_only: bool) -> Result<(), Refusal> {
-        let room = self.room_for_partitions();
-        let topic = self.topics.get_mut(&wanted.name).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        let topic = self.topic(&wanted.name).ok_or(ResponseError::UnknownTopicOrPartition)?;
         let (there, count) = (topic.partitions.len(), wanted.count);
         let more = usize::try_from(count).unwrap_or(0).saturating_sub(there);
         if more == 0 {
@@ -155,10 +157,8 @@ impl Logs {
             }
             assignments.iter().try_for_each(|assignment| check_replicas(&assignment.broker_ids))?;
         }
-        if more > room {
-            return Err(ResponseError::PolicyViolation.into());
-        }
-        if !validate_only {
+        self.check_room_for(more)?;
+        if let Some(topic) = self.topics.get_mut(&wanted.name).filter(|_| !validate_only) {
             topic.partitions.resize_with(there + more, Partition::new);
         }
         Ok(())

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     Logs, Topic,
     config::Overrides,
-    topics::{check_name, named},
+    topics::{check_name, is_internal, named},
 };
 use crate::broker::core::broker::NODE;
 
@@ -78,7 +78,7 @@ impl Logs {
         if check_name(name).is_err() {
             return failed(ResponseError::InvalidTopicException).with_name(Some(name.clone()));
         }
-        if create && self.topic(name).is_none() {
+        if create && self.topic(name).is_none() && !is_internal(name) {
             let partitions = usize::try_from(self.options.num_partitions).unwrap_or(1);
             if let Err(error) = self.create(&named(name), partitions, Overrides::new()) {
                 return failed(error).with_name(Some(name.clone()));

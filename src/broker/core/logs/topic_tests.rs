@@ -64,6 +64,10 @@ fn topics_are_refused_for_what_kafka_refuses_them_for() {
     };
     let refused = [
         (topic(TOPIC), ResponseError::TopicAlreadyExists),
+        (topic("__consumer_offsets"), ResponseError::TopicAlreadyExists),
+        (topic("__transaction_state"), ResponseError::TopicAlreadyExists),
+        (topic("__transaction.state"), ResponseError::InvalidTopicException),
+        (topic("__cluster_metadata"), ResponseError::InvalidRequest),
         (topic("n").with_num_partitions(0), ResponseError::InvalidPartitions),
         (topic("n").with_num_partitions(-2), ResponseError::InvalidPartitions),
         (topic("n").with_replication_factor(0), ResponseError::InvalidReplicationFactor),
@@ -88,6 +92,18 @@ fn topics_are_refused_for_what_kafka_refuses_them_for() {
     }
     create(&mut bench, topic("a.b"));
     assert_eq!(create(&mut bench, topic("a_b")).error_code, ResponseError::InvalidTopicException.code(), "collides");
+}
+
+#[test]
+fn partitions_that_would_be_too_many_are_refused_with_the_bound_and_what_to_do() {
+    let mut bench = Bench::with(LogOptions { max_partitions: 10, ..LogOptions::default() }, &[]);
+    create(&mut bench, topic("n").with_num_partitions(7));
+    let refused = create(&mut bench, topic("m").with_num_partitions(3));
+    assert_eq!(refused.error_code, ResponseError::PolicyViolation.code());
+    let said = "3 more partition(s) are too many: there may be 10 in all topics together, and there are 8. Ask for \
+                fewer, or delete topics first.";
+    assert_eq!(refused.error_message.as_deref(), Some(said));
+    assert_eq!(create(&mut bench, topic("m").with_num_partitions(2)).error_code, 0);
 }
 
 #[test]
@@ -142,6 +158,8 @@ fn topics_are_created_when_asked_for_where_both_sides_want_that() {
     let mut bench = Bench::with(options, &[]);
     let created = metadata(&mut bench, Some(vec![by_name("new")]));
     assert_eq!((created[0].error_code, created[0].partitions.len()), (0, 2));
+    let internal = metadata(&mut bench, Some(vec![by_name("__consumer_offsets")]));
+    assert_eq!(internal[0].error_code, ResponseError::UnknownTopicOrPartition.code());
     let request = MetadataRequest::default().with_topics(Some(vec![by_name("newer")]));
     let request = request.with_allow_auto_topic_creation(false);
     let Some(ResponseKind::Metadata(response)) = bench.ask(request, 12) else { panic!("no response") };

@@ -19,6 +19,15 @@ pub(in crate::broker::core) struct Topic {
     pub(super) partitions: Vec<Partition>,
 }
 
+/// Topics in which Kafka keeps what its coordinators know. Here it is in no topic, and nobody may have one of that name.
+pub(super) const INTERNAL: [&str; 2] = ["__consumer_offsets", "__transaction_state"];
+/// The log of Kafka's controllers, which is no topic even there.
+pub(super) const CLUSTER_METADATA: &str = "__cluster_metadata";
+
+pub(super) fn is_internal(name: &str) -> bool {
+    INTERNAL.contains(&name) || name == CLUSTER_METADATA
+}
+
 /// Checks a topic's name (Kafka's `Topic.validate`); the message is for the response.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -52,9 +61,7 @@ impl Logs {
         if self.topics.contains_key(name) {
             return Err(ResponseError::TopicAlreadyExists);
         }
-        if partitions > self.room_for_partitions() {
-            return Err(ResponseError::PolicyViolation);
-        }
+        self.check_room_for(partitions).map_err(|refusal| refusal.error)?;
         let id = self.random_id();
         let settings = Settings::new(&overrides);
         let partitions = (0..partitions).map(|_| Partition::new()).collect();
@@ -72,10 +79,18 @@ impl Logs {
         Some(topic)
     }
 
-    /// How many partitions may be added.
-    pub(super) fn room_for_partitions(&self) -> usize {
+    /// Refuses more partitions than may be added.
+    pub(super) fn check_room_for(&self, more: usize) -> Result<(), Refusal> {
         let there = self.topics.values().map(|topic| topic.partitions.len()).sum::<usize>();
-        self.options.max_partitions.saturating_sub(there)
+        let most = self.options.max_partitions;
+        if more <= most.saturating_sub(there) {
+            return Ok(());
+        }
+        let why = format!(
+            "{more} more partition(s) are too many: there may be {most} in all topics together, and there are {there}. \
+             Ask for fewer, or delete topics first."
+        );
+        Err(Refusal::new(ResponseError::PolicyViolation, why))
     }
 
     /// The name of the topic with an id.
