@@ -1,5 +1,7 @@
 //! DescribeGroups, ListGroups and DeleteGroups: groups as tools see them.
 
+use std::collections::BTreeSet;
+
 use bytes::Buf;
 use kafka_protocol::{
     error::ResponseError,
@@ -67,7 +69,8 @@ impl Groups {
 
     /// DeleteGroups: only those in which nobody is.
     pub(in crate::broker::core) fn delete(&mut self, request: &DeleteGroupsRequest) -> DeleteGroupsResponse {
-        let results = request.groups_names.iter().map(|id| {
+        let mut seen = BTreeSet::new();
+        let results = request.groups_names.iter().filter(|id| seen.insert(*id)).map(|id| {
             let error = self.delete_one(id).err().map_or(0, |error| error.code());
             DeletableGroupResult::default().with_group_id(id.clone()).with_error_code(error)
         });

@@ -1,5 +1,7 @@
 //! DeleteTopics and DeleteRecords.
 
+use std::collections::BTreeMap;
+
 use kafka_protocol::{
     error::ResponseError,
     messages::{
@@ -17,9 +19,14 @@ impl Logs {
     pub(in crate::broker::core) fn delete_topics(&mut self, request: &DeleteTopicsRequest) -> DeleteTopicsResponse {
         let by_name = request.topic_names.iter().map(|name| (Some(name), Uuid::nil()));
         let asked = by_name.chain(request.topics.iter().map(|topic| (topic.name.as_ref(), topic.topic_id)));
-        let responses = asked.map(|(name, id)| {
+        let mut times: BTreeMap<_, usize> = BTreeMap::new();
+        asked.clone().for_each(|topic| *times.entry(topic).or_default() += 1);
+        // One that is named twice is deleted not even once, and answered once.
+        let once = asked.filter_map(|topic| Some((topic, times.remove(&topic)?)));
+        let responses = once.map(|((name, id), times)| {
             let result = DeletableTopicResult::default().with_error_message(None);
-            match self.delete_topic(name, id) {
+            let deleted = if times > 1 { Err(ResponseError::InvalidRequest) } else { self.delete_topic(name, id) };
+            match deleted {
                 Ok((name, id)) => result.with_name(Some(name)).with_topic_id(id),
                 Err(error) => {
                     let message = Some(error.to_string().into());

@@ -1,5 +1,7 @@
 //! ListOffsets: the first, the last, and the one at a time.
 
+use std::collections::BTreeSet;
+
 use kafka_protocol::{
     error::ResponseError,
     messages::{
@@ -97,10 +99,17 @@ impl Logs {
         request: &ListOffsetsRequest,
         version: i16,
     ) -> ListOffsetsResponse {
+        let (mut seen, twice) = (BTreeSet::new(), asked_twice(request));
         let topics = request.topics.iter().map(|topic| {
-            let partitions = topic.partitions.iter().map(|asked| {
+            let once = topic.partitions.iter().filter(|asked| seen.insert((&topic.name, asked.partition_index)));
+            let partitions = once.map(|asked| {
                 let answer = ListOffsetsPartitionResponse::default().with_partition_index(asked.partition_index);
-                match self.find_offset(&topic.name, asked, (request.isolation_level, version)) {
+                let found = if twice.contains(&(&topic.name, asked.partition_index)) {
+                    Err(ResponseError::InvalidRequest)
+                } else {
+                    self.find_offset(&topic.name, asked, (request.isolation_level, version))
+                };
+                match found {
                     Ok((Some(Found { timestamp, offset }), epoch)) => {
                         answer.with_timestamp(timestamp).with_offset(offset).with_leader_epoch(epoch)
                     }
@@ -112,6 +121,7 @@ impl Logs {
             let response = ListOffsetsTopicResponse::default().with_name(topic.name.clone());
             response.with_partitions(partitions.collect())
         });
+        let topics = topics.filter(|topic| !topic.partitions.is_empty());
         ListOffsetsResponse::default().with_topics(topics.collect())
     }
 
@@ -131,4 +141,12 @@ impl Logs {
         let epoch = found.map_or(-1, |found| partition.epoch_at(found.offset));
         Ok((found, epoch))
     }
+}
+
+/// Partitions that are named more than once: nobody knows which of the times is meant.
+fn asked_twice(request: &ListOffsetsRequest) -> BTreeSet<(&TopicName, i32)> {
+    let mut seen = BTreeSet::new();
+    let topics = request.topics.iter();
+    let all = topics.flat_map(|topic| topic.partitions.iter().map(move |asked| (&topic.name, asked.partition_index)));
+    all.filter(|partition| !seen.insert(*partition)).collect()
 }

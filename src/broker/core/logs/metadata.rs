@@ -1,5 +1,7 @@
 //! Metadata and DescribeCluster: which topics there are, on the one broker that there is.
 
+use std::collections::BTreeSet;
+
 use kafka_protocol::{
     error::ResponseError,
     messages::{
@@ -47,7 +49,9 @@ impl Logs {
             None => self.topics().map(|(name, topic)| described(name, topic)).collect(),
             Some(asked) => {
                 let create = self.options.auto_create_topics && request.allow_auto_topic_creation;
-                asked.iter().map(|topic| self.described_topic(topic, version, create)).collect()
+                let mut seen = BTreeSet::new();
+                let asked = asked.iter().filter(|topic| seen.insert((&topic.name, topic.topic_id)));
+                asked.map(|topic| self.described_topic(topic, version, create)).collect()
             }
         };
         let operations = if_asked(request.include_topic_authorized_operations, TOPIC_OPERATIONS);

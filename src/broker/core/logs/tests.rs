@@ -259,3 +259,17 @@ fn committed_readers_see_offsets_up_to_the_first_open_transaction() {
     bench.end(1, 0, true);
     assert_eq!(list_offset(&mut bench, -1, 1), (4, -1));
 }
+
+#[test]
+fn offset_of_a_partition_that_is_asked_for_twice_is_not_told() {
+    let mut bench = Bench::new(&[]);
+    let partition = |index| list::ListOffsetsPartition::default().with_partition_index(index).with_timestamp(-1);
+    let topic = |partitions| list::ListOffsetsTopic::default().with_name(Bench::topic()).with_partitions(partitions);
+    let topics = vec![topic(vec![partition(0), partition(9), partition(0)]), topic(vec![partition(0)])];
+    let request = ListOffsetsRequest::default().with_topics(topics);
+    let Some(ResponseKind::ListOffsets(response)) = bench.ask(request, 7) else { panic!("no response") };
+    assert_eq!(response.topics.len(), 1);
+    let told = response.topics[0].partitions.iter().map(|told| (told.partition_index, told.error_code));
+    let (twice, unknown) = (ResponseError::InvalidRequest.code(), ResponseError::UnknownTopicOrPartition.code());
+    assert_eq!(told.collect::<Vec<_>>(), [(0, twice), (9, unknown)]);
+}

@@ -153,6 +153,14 @@ fn metadata_names_what_is_there_and_creates_nothing_by_default() {
 }
 
 #[test]
+fn metadata_of_a_topic_named_twice_is_told_once() {
+    let mut bench = Bench::new(&[]);
+    let told = metadata(&mut bench, Some(vec![by_name("n"), by_name(TOPIC), by_name("n"), by_name(TOPIC)]));
+    let names: Vec<_> = told.iter().map(|topic| topic.name.clone().unwrap()).collect();
+    assert_eq!(names, [named("n"), named(TOPIC)]);
+}
+
+#[test]
 fn topics_are_created_when_asked_for_where_both_sides_want_that() {
     let options = LogOptions { auto_create_topics: true, num_partitions: 2, ..LogOptions::default() };
     let mut bench = Bench::with(options, &[]);
@@ -185,6 +193,18 @@ fn deleted_topic_is_gone_and_its_successor_has_another_id() {
     let created = create(&mut bench, topic(TOPIC));
     assert_ne!(created.topic_id, id);
     assert_eq!(bench.fetch(0, 0).high_watermark, 0);
+}
+
+#[test]
+fn topic_that_is_to_be_deleted_twice_is_not_deleted() {
+    let mut bench = Bench::new(&[]);
+    let names = ["unknown", TOPIC, "unknown", TOPIC, "other"];
+    let request = DeleteTopicsRequest::default().with_topic_names(names.map(named).to_vec());
+    let Some(ResponseKind::DeleteTopics(response)) = bench.ask(request, 5) else { panic!("no response") };
+    let told: Vec<_> = response.responses.iter().map(|result| (result.name.clone(), result.error_code)).collect();
+    let (twice, unknown) = (ResponseError::InvalidRequest.code(), ResponseError::UnknownTopicOrPartition.code());
+    assert_eq!(told, [(Some(named("unknown")), twice), (Some(named(TOPIC)), twice), (Some(named("other")), unknown),]);
+    assert!(bench.logs.topic(&named(TOPIC)).is_some());
 }
 
 #[test]

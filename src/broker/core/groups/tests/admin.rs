@@ -66,3 +66,15 @@ fn only_a_group_without_members_is_deleted() {
     assert_eq!(codes(&mut h), [0, missing, invalid]);
     assert_eq!(codes(&mut h), [missing, missing, invalid]);
 }
+
+#[test]
+fn group_that_is_to_be_deleted_twice_is_answered_once() {
+    let mut h = History::new();
+    let member = h.stable(1).remove(0);
+    h.leave(&[(&member, None)]);
+    let other = GroupId(text("other"));
+    let request = DeleteGroupsRequest::default().with_groups_names(vec![group(), other.clone(), group(), other]);
+    let results = h.groups.delete(&request).results;
+    let codes: Vec<i16> = results.iter().map(|result| result.error_code).collect();
+    assert_eq!(codes, [0, ResponseError::GroupIdNotFound.code()]);
+}
