@@ -51,6 +51,30 @@ fn read_all(reader: impl Read, bound: usize) -> Result<Vec<u8>, CannotUnpack> {
     if unpacked.len() > bound { Err(CannotUnpack::TooLarge) } else { Ok(unpacked) }
 }
 
+/// Unpacks the records of a batch while they are read; `None` for a codec whose blocks are unpacked as a whole.
+pub(super) fn unpacking(codec: Compression, packed: &[u8]) -> Result<Option<Box<dyn Read + '_>>, CannotUnpack> {
+    Ok(match codec {
+        Compression::None | Compression::Snappy => None,
+        Compression::Gzip => Some(Box::new(flate2::read::MultiGzDecoder::new(packed))),
+        Compression::Lz4 => Some(Box::new(Lz4Frame(Some(lz4::Decoder::new(packed)?)))),
+        Compression::Zstd => Some(Box::new(zstd::Decoder::with_buffer(packed)?)),
+    })
+}
+
+/// Sees to it that a frame has an end.
+struct Lz4Frame<R: Read>(Option<lz4::Decoder<R>>);
+
+impl<R: Read> Read for Lz4Frame<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(decoder) = &mut self.0 else { return Ok(0) };
+        let count = decoder.read(into)?;
+        if count == 0 && !into.is_empty() {
+            self.0.take().map_or(Ok(()), |decoder| decoder.finish().1)?;
+        }
+        Ok(count)
+    }
+}
+
 /// Of the decoders this one alone takes the end of the bytes for the end of the frame.
 fn unpack_lz4(packed: &[u8], bound: usize) -> Result<Vec<u8>, CannotUnpack> {
     let mut decoder = lz4::Decoder::new(packed)?;

@@ -6,9 +6,10 @@ use kafka_protocol::{error::ResponseError, records::Compression};
 
 use super::{
     batch::{self, Batch, Dated, Header, Place},
-    codec::{CannotUnpack, pack, unpack},
+    codec::{CannotUnpack, pack, unpack, unpacking},
     config::Settings,
-    records::Records,
+    records::{Malformed, Records, Seen},
+    stream::Stream,
 };
 
 /// Why a batch is refused.
@@ -43,6 +44,9 @@ pub(super) struct Rules<'a> {
 /// The version of produce requests from which batches may be packed with zstd (KIP-110).
 const ZSTD_SINCE: i16 = 7;
 
+/// Bytes that are unpacked as a whole.
+const SMALL: usize = 256 << 10;
+
 /// A batch that may be appended, as far as it can be seen from the batch alone.
 #[derive(Debug)]
 pub(super) struct Incoming<'a> {
@@ -74,21 +78,16 @@ impl<'a> Incoming<'a> {
         };
         check_header(&header)?;
         let bound = rules.max_unpacked.min(rules.settings.max_unpacked);
-        let unpacked = unpack(codec, &sent[batch::OVERHEAD..], bound).map_err(|why| match why {
-            CannotUnpack::Malformed => Refused {
-                error: ResponseError::UnknownServerError,
-                message: "The records cannot be unpacked".to_owned(),
-                record: None,
-            },
-            CannotUnpack::TooLarge => invalid(&format!("The batch unpacks to more than {bound} bytes")),
-        })?;
-        let latest = check_records(&header, &unpacked, rules)?;
+        let packed = &sent[batch::OVERHEAD..];
         let by_log = rules.settings.log_append_time;
-        let dated = Dated { max_timestamp: if by_log { rules.now_ms } else { latest }, by_log };
-        match rules.settings.compression.filter(|wanted| *wanted != codec) {
-            None => Ok(Self { header, bytes: Cow::Borrowed(sent), dated }),
-            Some(wanted) => Self::repacked(header, wanted, &unpacked, dated),
-        }
+        let dated = |latest| Dated { max_timestamp: if by_log { rules.now_ms } else { latest }, by_log };
+        let Some(wanted) = rules.settings.compression.filter(|wanted| *wanted != codec) else {
+            let latest = check_packed(&header, (codec, packed), bound, rules)?;
+            return Ok(Self { header, bytes: Cow::Borrowed(sent), dated: dated(latest) });
+        };
+        let unpacked = unpack(codec, packed, bound).map_err(|why| cannot_unpack(why, bound))?;
+        let latest = check_records(&header, seen(&unpacked), rules)?;
+        Self::repacked(header, wanted, &unpacked, dated(latest))
     }
 
     fn repacked(header: Header, codec: Compression, unpacked: &[u8], dated: Dated) -> Result<Self, Refused> {
@@ -109,6 +108,43 @@ impl<'a> Incoming<'a> {
     /// When the log dates records: when it did.
     pub(super) const fn log_append_time(&self) -> Option<i64> {
         if self.dated.by_log { Some(self.dated.max_timestamp) } else { None }
+    }
+}
+
+/// Records as they came; the latest time among them. What is small is unpacked as a whole, which is the faster way then.
+fn check_packed(
+    header: &Header,
+    (codec, packed): (Compression, &[u8]),
+    bound: usize,
+    rules: &Rules<'_>,
+) -> Result<i64, Refused> {
+    match unpack(codec, packed, bound.min(SMALL)) {
+        Ok(unpacked) => return check_records(header, seen(&unpacked), rules),
+        Err(CannotUnpack::TooLarge) if bound > SMALL => {}
+        Err(why) => return Err(cannot_unpack(why, bound)),
+    }
+    let Some(unpacking) = unpacking(codec, packed).map_err(|why| cannot_unpack(why, bound))? else {
+        let unpacked = unpack(codec, packed, bound).map_err(|why| cannot_unpack(why, bound))?;
+        return check_records(header, seen(&unpacked), rules);
+    };
+    let mut records = Stream::new(unpacking, bound);
+    let checked = check_records(header, &mut records, rules);
+    records.finish().map_err(|why| cannot_unpack(why, bound))?;
+    checked
+}
+
+fn seen(unpacked: &[u8]) -> impl Iterator<Item = Result<Seen, Malformed>> {
+    Records::new(unpacked).map(|record| record.map(|record| record.seen()))
+}
+
+fn cannot_unpack(why: CannotUnpack, bound: usize) -> Refused {
+    match why {
+        CannotUnpack::Malformed => Refused {
+            error: ResponseError::UnknownServerError,
+            message: "The records cannot be unpacked".to_owned(),
+            record: None,
+        },
+        CannotUnpack::TooLarge => invalid(&format!("The batch unpacks to more than {bound} bytes")),
     }
 }
 
@@ -182,18 +218,22 @@ fn check_header(header: &Header) -> Result<(), Refused> {
 }
 
 /// Walks through the records; the latest time among them.
-fn check_records(header: &Header, unpacked: &[u8], rules: &Rules<'_>) -> Result<i64, Refused> {
+fn check_records(
+    header: &Header,
+    records: impl Iterator<Item = Result<Seen, Malformed>>,
+    rules: &Rules<'_>,
+) -> Result<i64, Refused> {
     let settings = rules.settings;
     let earliest = rules.now_ms.saturating_sub(settings.timestamp_before_max_ms);
     let dates = earliest..=rules.now_ms.saturating_add(settings.timestamp_after_max_ms);
     let (mut latest, mut index) = (-1, 0);
-    for record in Records::new(unpacked) {
+    for record in records {
         let record = record.map_err(|_| invalid("A record is malformed"))?;
         let created = header.base_timestamp.saturating_add(record.timestamp_delta);
         let timestamp = if header.is_log_append_time() { header.max_timestamp } else { created };
         let fault = if record.offset_delta != index {
             Some((ResponseError::InvalidRecord, "The offset deltas of a batch count from 0".to_owned()))
-        } else if settings.compact && record.key.is_none() {
+        } else if settings.compact && !record.has_key {
             Some((ResponseError::InvalidRecord, "Compacted topic cannot accept message without key".to_owned()))
         } else if settings.log_append_time && header.is_log_append_time() {
             let message = "Producer should not set timestamp type to LogAppendTime".to_owned();

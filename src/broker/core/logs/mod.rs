@@ -1,7 +1,7 @@
 //! Topics, their partitions and the batches in them. Batches stay as the client sent them, but for what a broker has to
 //! write: base offset, leader epoch, and the time where the log dates records.
 //!
-//! Files in reading order: `batch` (the header), `records` and `codec` (what is inside), `producers` (sequences, epochs,
+//! Files in reading order: `batch` (the header), `records`, `codec` and `stream` (what is inside), `producers` (sequences, epochs,
 //! open transactions), `partition` (one log), `config` (what a topic can be told), `topics` (which there are). What is
 //! asked of them: `incoming` (what may be appended) and `produce`, `fetch`, `list_offsets`, `epochs`, `metadata`,
 //! `create_topics`, `delete`, `describe_configs`, `alter_configs`. What happens by itself: `retention`, `compaction`.
@@ -40,6 +40,7 @@ mod producer_tests;
 mod producers;
 mod records;
 mod retention;
+mod stream;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -17,6 +17,20 @@ pub(super) struct Record<'a> {
     pub(super) value: Option<&'a [u8]>,
 }
 
+/// What a batch is checked by of each of its records.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Seen {
+    pub(super) timestamp_delta: i64,
+    pub(super) offset_delta: i32,
+    pub(super) has_key: bool,
+}
+
+impl Record<'_> {
+    pub(super) const fn seen(&self) -> Seen {
+        Seen { timestamp_delta: self.timestamp_delta, offset_delta: self.offset_delta, has_key: self.key.is_some() }
+    }
+}
+
 /// Reads records that are not packed.
 #[derive(Clone, Debug)]
 pub(super) struct Records<'a> {
@@ -81,7 +95,7 @@ fn varint(rest: &mut &[u8]) -> Result<i32, Malformed> {
 
 /// A zigzag number, seven bits a byte, the lowest first.
 #[inline]
-fn varlong(rest: &mut &[u8]) -> Result<i64, Malformed> {
+pub(super) fn varlong(rest: &mut &[u8]) -> Result<i64, Malformed> {
     // Most numbers of a record are small.
     match **rest {
         [first, ref after @ ..] if first < 0x80 => {
