@@ -31,6 +31,7 @@ pub use memory::MemoryStore;
 pub use position::{CommittedStart, Position, SourcePosition, SourceStart};
 pub use ranges::OffsetRanges;
 pub use records::{FormatRecord, RecordError, RecordKey};
+pub(crate) use restart::RESET;
 pub use restart::{RestartPlan, next_commit, plan_restart};
 pub use scalar::{DecodeError, NotOfType, Scalar, ScalarType};
 pub use store::{Key, Place, Store, StoreError};

@@ -49,8 +49,8 @@ pub fn next_commit(position: Option<&Position>, starts: &[SourceStart]) -> u64 {
     committed.chain(position.map(|position| position.commit)).max().unwrap_or(0) + 1
 }
 
-/// What every refusal ends with: the one way to move both.
-const RESET: &str = "`stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and \
+/// What every refusal of a state ends with: the one way to move both.
+pub(crate) const RESET: &str = "`stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and \
                      state together";
 
 fn without_state(start: &SourceStart) -> Result<u64, String> {

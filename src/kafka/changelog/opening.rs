@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::options::ChangelogOptions;
 use crate::{
     kafka::topics::{TopicFacts, TopicSpec},
-    state::FormatRecord,
+    state::{FormatRecord, RESET},
     topology::{ComponentError, ComponentResult, changelog::StoreFormat},
 };
 
@@ -93,7 +93,7 @@ fn check(spec: &TopicSpec, facts: &TopicFacts, brokers: &str) -> ComponentResult
         return Err(ComponentError::refused(format!(
             "the changelog topic {name:?} has {} partitions, but its store has {partitions} key groups, one for each: \
              their number is fixed for the life of a state. Go back to {} key groups; or, if partitions were added to the \
-             topic, start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together",
+             topic, start anew: {RESET}",
             facts.partitions, facts.partitions
         )));
     }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use super::opening::Topics;
 use crate::{
     kafka::scan::ScanRecord,
-    state::{Changes, FormatRecord, Position, RecordKey},
+    state::{Changes, FormatRecord, Position, RESET, RecordKey},
     topology::{ComponentError, ComponentResult, changelog::StoreId},
 };
 
@@ -35,8 +35,7 @@ struct Found {
 }
 
 /// What a refusal ends with: a state that is whole again, or none.
-const ADVICE: &str = "Restore the topic from a copy, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` \
-                      moves offsets and state together";
+const ADVICE: &str = "Restore the topic from a copy, or start anew:";
 
 impl Restoring {
     pub(super) fn new(topics: &Topics) -> Self {
@@ -108,7 +107,7 @@ impl Restoring {
             }
             _ => Err(ComponentError::refused(format!(
                 "topic {:?} has a record in partition {} that is none of a changelog: another program has written to it. \
-                 Stop that program. {ADVICE}",
+                 Stop that program. {ADVICE} {RESET}",
                 found.topic, record.partition
             ))),
         }
@@ -158,6 +157,6 @@ impl Restoring {
                 format!("there is a state in {}, but no position record says how far it has come", topics.join(", "))
             }
         };
-        Err(ComponentError::refused(format!("{sentence}. {ADVICE}")))
+        Err(ComponentError::refused(format!("{sentence}. {ADVICE} {RESET}")))
     }
 }

@@ -276,7 +276,7 @@ fn what_is_no_changelog_topic_is_refused_with_what_to_do() {
         change(app.cluster.get().topics.get_mut(COUNTS).unwrap());
         app.refusal()
     };
-    insta::assert_snapshot!(with(&|topic| topic.partitions.push(Vec::new())), @r#"the changelog topic "app-count-counts-changelog" has 5 partitions, but its store has 4 key groups, one for each: their number is fixed for the life of a state. Go back to 5 key groups; or, if partitions were added to the topic, start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together"#);
+    insta::assert_snapshot!(with(&|topic| topic.partitions.push(Vec::new())), @r#"the changelog topic "app-count-counts-changelog" has 5 partitions, but its store has 4 key groups, one for each: their number is fixed for the life of a state. Go back to 5 key groups; or, if partitions were added to the topic, start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together"#);
     insta::assert_snapshot!(with(&|topic| topic.policy = Some("delete".to_owned())), @r#"the changelog topic "app-count-counts-changelog" has cleanup.policy=delete, so that its entries are deleted when they are old: set it back with `kafka-configs --bootstrap-server kafka:9092 --alter --entity-type topics --entity-name app-count-counts-changelog --add-config cleanup.policy=compact`"#);
     insta::assert_snapshot!(with(&|topic| topic.policy = Some("compact,delete".to_owned())), @r#"the changelog topic "app-count-counts-changelog" has cleanup.policy=compact,delete, so that its entries are deleted when they are old: set it back with `kafka-configs --bootstrap-server kafka:9092 --alter --entity-type topics --entity-name app-count-counts-changelog --add-config cleanup.policy=compact`"#);
 }
@@ -327,27 +327,27 @@ fn a_changelog_that_a_later_program_has_written_is_refused() {
 fn a_record_of_another_program_is_refused() {
     let app = App::with_a_state();
     app.cluster.put(SEEN, 3, b"hello", Some(b"world"));
-    insta::assert_snapshot!(app.refusal(), @r#"topic "app-count-seen-changelog" has a record in partition 3 that is none of a changelog: another program has written to it. Stop that program. Restore the topic from a copy, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together"#);
+    insta::assert_snapshot!(app.refusal(), @r#"topic "app-count-seen-changelog" has a record in partition 3 that is none of a changelog: another program has written to it. Stop that program. Restore the topic from a copy, or start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together"#);
 }
 
 #[test]
 fn a_state_of_which_a_part_is_gone_is_refused() {
     let app = App::with_a_state();
     app.cluster.empty(SEEN);
-    insta::assert_snapshot!(app.refusal(), @r#"the changelog topic "app-count-seen-changelog" is empty, but the other stores have a state, of commit 1: it was deleted, or its store is new and would begin in the middle. Restore the topic from a copy, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together"#);
+    insta::assert_snapshot!(app.refusal(), @r#"the changelog topic "app-count-seen-changelog" is empty, but the other stores have a state, of commit 1: it was deleted, or its store is new and would begin in the middle. Restore the topic from a copy, or start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together"#);
 
     let app = App::with_a_state();
     app.cluster.empty(COUNTS);
-    insta::assert_snapshot!(app.refusal(), @r#"the changelog topic "app-count-counts-changelog" is empty, but others are not: it was deleted. Restore the topic from a copy, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together"#);
+    insta::assert_snapshot!(app.refusal(), @r#"the changelog topic "app-count-counts-changelog" is empty, but others are not: it was deleted. Restore the topic from a copy, or start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together"#);
 
     let app = App::with_a_state();
     app.cluster.get().topics.get_mut(COUNTS).unwrap().partitions[0].clear();
-    insta::assert_snapshot!(app.refusal(), @r#"the changelog topic "app-count-counts-changelog" has entries, but no format record says whose they are. Restore the topic from a copy, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together"#);
+    insta::assert_snapshot!(app.refusal(), @r#"the changelog topic "app-count-counts-changelog" has entries, but no format record says whose they are. Restore the topic from a copy, or start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together"#);
 
     let app = App::with_a_state();
     let position = |record: &Record| record.0.as_deref() == Some(b"\0position");
     app.cluster.get().topics.get_mut(COUNTS).unwrap().partitions[0].retain(|record| !position(record));
-    insta::assert_snapshot!(app.refusal(), @r#"there is a state in "app-count-counts-changelog", "app-count-seen-changelog", but no position record says how far it has come. Restore the topic from a copy, or start anew: `stormglass reset --to earliest|latest|OFFSETS|TIME` moves offsets and state together"#);
+    insta::assert_snapshot!(app.refusal(), @r#"there is a state in "app-count-counts-changelog", "app-count-seen-changelog", but no position record says how far it has come. Restore the topic from a copy, or start anew: `stormglass reset --to earliest`, or `--to latest|OFFSETS|TIME --discard-state`, moves offsets and state together"#);
 }
 
 #[test]
