@@ -147,7 +147,7 @@ pub(super) fn native(config: &ClientConfig) -> Result<NativeClientConfig, Client
 /// client is made.
 ///
 /// # Errors
-/// See [`native`].
+/// A property that it does not know, or a value that it does not accept.
 pub fn check_property(name: &str, value: &str) -> Result<(), ClientError> {
     native(&config(&vec![(name.to_owned(), value.to_owned())])).map(drop)
 }
