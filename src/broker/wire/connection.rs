@@ -3,7 +3,10 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use kafka_protocol::{messages::RequestKind, messages::ResponseKind};
+use kafka_protocol::{
+    ResponseError,
+    messages::{RequestKind, ResponseKind},
+};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
@@ -47,6 +50,8 @@ struct Connection {
     limits: Limits,
     /// Of responses.
     budget: Budget,
+    /// That there is no room for its records was said.
+    is_told_full: bool,
 }
 
 /// Serves a client until it goes, or has to.
@@ -61,7 +66,7 @@ pub(super) async fn serve(
     let (read, outbound) = stream.into_split();
     let (requests, budget) = budgets;
     let inbound = Inbound::new(read, limits, requests);
-    let mut connection = Connection { id, hub, inbound, outbound, told, limits, budget };
+    let mut connection = Connection { id, hub, inbound, outbound, told, limits, budget, is_told_full: false };
     let end = connection.run().await;
     connection.hub.disconnect(id);
     match end {
@@ -82,6 +87,12 @@ impl Connection {
             self.hub.ask(request);
             if answered {
                 let response = self.response().await?;
+                if !self.is_told_full && finds_no_room(&response) {
+                    self.is_told_full = true;
+                    tracing::warn!(
+                        "records are refused: the memory for them is full (--memory); delete records or topics"
+                    );
+                }
                 // The request's room first: it may be what the response needs.
                 drop(frame.room);
                 self.answer(response, read).await?;
@@ -158,6 +169,13 @@ impl Read {
         }
         request
     }
+}
+
+/// Whether records were refused for which there is no room. Clients try again without a word.
+fn finds_no_room(response: &Response) -> bool {
+    let ResponseKind::Produce(produce) = &response.body else { return false };
+    let mut partitions = produce.responses.iter().flat_map(|topic| &topic.partition_responses);
+    partitions.any(|partition| partition.error_code == ResponseError::KafkaStorageError.code())
 }
 
 /// Bytes of the records in a response: what makes it large, if it is.

@@ -83,8 +83,6 @@ pub(in crate::broker::core) struct Logs {
     created: u64,
     /// What all batches cost, in bytes.
     cost: usize,
-    /// The last write found no room: said once.
-    is_full: bool,
     next_producer_id: i64,
     /// Partitions that were written to, or are gone, since fetches were last looked at.
     changed: Vec<(Uuid, i32)>,
@@ -134,7 +132,6 @@ impl Logs {
             names: BTreeMap::new(),
             created: 0,
             cost: 0,
-            is_full: false,
             next_producer_id: 0,
             changed: Vec::new(),
             waiting: fetch::Waiting::default(),

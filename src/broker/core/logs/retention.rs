@@ -66,14 +66,9 @@ impl Logs {
         if self.cost + bytes > self.options.max_bytes {
             self.retain(now_ms);
         }
-        let is_full = self.cost + bytes > self.options.max_bytes;
-        if is_full && !self.is_full {
-            let most = self.options.max_bytes;
-            tracing::warn!(
-                "all logs together have {most} bytes: more is refused until records or topics are deleted (--memory)"
-            );
+        if self.cost + bytes > self.options.max_bytes {
+            return Err(ResponseError::KafkaStorageError);
         }
-        self.is_full = is_full;
-        if is_full { Err(ResponseError::KafkaStorageError) } else { Ok(()) }
+        Ok(())
     }
 }
