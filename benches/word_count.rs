@@ -58,7 +58,8 @@ fn compare(args: &[String]) -> Result<()> {
     let Some(brokers) = brokers() else { return Ok(()) };
     let (lines, rounds) = (number(args, 0, 3_000_000), number(args, 1, 3));
     for (zipf, shape) in [("0", "uniform"), ("1.0", "Zipf 1.0")] {
-        let topic = format!("bench-lines-{}-{lines}", shape.replace([' ', '.'], "-"));
+        // Of this process alone: a topic that is there already would be loaded once more.
+        let topic = format!("bench-lines-{}-{lines}-{}", shape.replace([' ', '.'], "-"), std::process::id());
         load(&brokers, &topic, lines, zipf)?;
         let mut measured = vec![Vec::new(); CONTENDERS.len()];
         for round in 0..rounds {
