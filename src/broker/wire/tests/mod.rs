@@ -307,7 +307,10 @@ fn who_never_reads_keeps_nobody_from_writing_nor_for_long_from_reading() {
 #[test]
 fn a_response_for_which_there_is_no_room_is_read_again() {
     const ROOM: usize = 1 << 20;
-    let (server, _writer, value) = full_of_words(Limits { frame: ROOM, in_flight: ROOM, ..Limits::default() }, ROOM);
+    // They are read one after the other: who is not read yet holds its room meanwhile, and is not to be hurried.
+    let hurried = Limits::default().stall;
+    let limits = Limits { frame: ROOM, in_flight: ROOM, hurried, ..Limits::default() };
+    let (server, _writer, value) = full_of_words(limits, ROOM);
     let mut readers: Vec<_> = (0..5).map(|_| server.connect()).collect();
     for (correlation, reader) in (0..).zip(&mut readers) {
         reader.write_all(&fetched(correlation)).unwrap();
