@@ -18,6 +18,7 @@ use super::{
     config::{self, Kind, Overrides, Settings, list},
     describe_configs::resource,
     topics::{Refusal, named},
+    twice::named_twice,
 };
 
 /// A resource by its kind and name.
@@ -119,11 +120,6 @@ fn told(altered: Result<(), Refusal>) -> (i16, Option<StrBytes>) {
         Ok(()) => (0, None),
         Err(Refusal { error, message }) => (error.code(), Some(StrBytes::from_string(message))),
     }
-}
-
-fn named_twice<'a>(resources: impl Iterator<Item = Resource<'a>>) -> BTreeSet<Resource<'a>> {
-    let mut seen = BTreeSet::new();
-    resources.filter(|resource| !seen.insert(*resource)).collect()
 }
 
 /// What is done to a config.

@@ -1,6 +1,6 @@
 //! DeleteTopics and DeleteRecords.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use kafka_protocol::{
     error::ResponseError,
@@ -12,21 +12,18 @@ use kafka_protocol::{
 };
 use uuid::Uuid;
 
-use super::Logs;
+use super::{Logs, twice::named_twice};
 
 impl Logs {
     /// Answers DeleteTopics, by name or by id.
     pub(in crate::broker::core) fn delete_topics(&mut self, request: &DeleteTopicsRequest) -> DeleteTopicsResponse {
         let by_name = request.topic_names.iter().map(|name| (Some(name), Uuid::nil()));
         let asked = by_name.chain(request.topics.iter().map(|topic| (topic.name.as_ref(), topic.topic_id)));
-        let mut times: BTreeMap<_, usize> = BTreeMap::new();
-        asked.clone().for_each(|topic| *times.entry(topic).or_default() += 1);
-        // One that is named twice is deleted not even once, and answered once.
-        let once = asked.filter_map(|topic| Some((topic, times.remove(&topic)?)));
-        let responses = once.map(|((name, id), times)| {
+        let (mut seen, twice) = (BTreeSet::new(), named_twice(asked.clone()));
+        let responses = asked.filter(|topic| seen.insert(*topic)).map(|(name, id)| {
             let result = DeletableTopicResult::default().with_error_message(None);
-            let deleted = if times > 1 { Err(ResponseError::InvalidRequest) } else { self.delete_topic(name, id) };
-            match deleted {
+            let is_twice = twice.contains(&(name, id));
+            match if is_twice { Err(ResponseError::InvalidRequest) } else { self.delete_topic(name, id) } {
                 Ok((name, id)) => result.with_name(Some(name)).with_topic_id(id),
                 Err(error) => {
                     let message = Some(error.to_string().into());

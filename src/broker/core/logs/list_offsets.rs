@@ -18,6 +18,7 @@ use super::{
     epochs::check_epoch,
     partition::{Isolation, Partition},
     records::Records,
+    twice::named_twice,
 };
 
 /// What can be asked for in place of a time.
@@ -99,7 +100,9 @@ impl Logs {
         request: &ListOffsetsRequest,
         version: i16,
     ) -> ListOffsetsResponse {
-        let (mut seen, twice) = (BTreeSet::new(), asked_twice(request));
+        let named = request.topics.iter();
+        let named = named.flat_map(|topic| topic.partitions.iter().map(move |p| (&topic.name, p.partition_index)));
+        let (mut seen, twice) = (BTreeSet::new(), named_twice(named));
         let topics = request.topics.iter().map(|topic| {
             let once = topic.partitions.iter().filter(|asked| seen.insert((&topic.name, asked.partition_index)));
             let partitions = once.map(|asked| {
@@ -141,12 +144,4 @@ impl Logs {
         let epoch = found.map_or(-1, |found| partition.epoch_at(found.offset));
         Ok((found, epoch))
     }
-}
-
-/// Partitions that are named more than once: nobody knows which of the times is meant.
-fn asked_twice(request: &ListOffsetsRequest) -> BTreeSet<(&TopicName, i32)> {
-    let mut seen = BTreeSet::new();
-    let topics = request.topics.iter();
-    let all = topics.flat_map(|topic| topic.partitions.iter().map(move |asked| (&topic.name, asked.partition_index)));
-    all.filter(|partition| !seen.insert(*partition)).collect()
 }

@@ -4,7 +4,7 @@
 //! Files in reading order: `batch` (the header), `records`, `codec` and `stream` (what is inside), `producers` (sequences, epochs,
 //! open transactions), `partition` (one log), `config` (what a topic can be told), `topics` (which there are). What is
 //! asked of them: `incoming` (what may be appended) and `produce`, `fetch`, `list_offsets`, `epochs`, `metadata`,
-//! `create_topics`, `delete`, `describe_configs`, `alter_configs`. What happens by itself: `retention`, `compaction`.
+//! `create_topics`, `delete`, `describe_configs`, `alter_configs` and `twice` (what they are told twice). What happens by itself: `retention`, `compaction`.
 //!
 //! Invariants:
 //! 1. Offsets grow by one a record and are never given twice, unless a fault loses the tail of a log.
@@ -46,6 +46,7 @@ mod tests;
 #[cfg(test)]
 mod topic_tests;
 mod topics;
+mod twice;
 
 use std::collections::BTreeMap;
 
