@@ -29,6 +29,8 @@ use stormglass::{
 
 #[path = "latency/by_hand.rs"]
 mod by_hand;
+#[path = "word_count/positions.rs"]
+mod positions;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

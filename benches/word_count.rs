@@ -20,6 +20,8 @@ mod by_hand;
 mod child;
 #[path = "word_count/counts.rs"]
 mod counts;
+#[path = "word_count/positions.rs"]
+mod positions;
 
 use std::{env, error::Error, process::ExitCode};
 

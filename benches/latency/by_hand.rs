@@ -7,15 +7,12 @@ use stormglass::{
     clock::Clock,
     kafka::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
-        client::{
-            AssignmentEpoch, Commit, CommitToken, DeliveryReport, FlushId, NextOffset, Position, SinkClient,
-            SourceClient, SourceEvent, TopicPartition,
-        },
+        client::{CommitToken, DeliveryReport, FlushId, Position, SinkClient, SourceClient, SourceEvent},
         produce::{ProduceBatch, ProduceRecord},
     },
 };
 
-use super::Result;
+use super::{Result, positions::Positions};
 
 /// What the child says when it holds its partitions.
 pub(crate) const READY: &str = "ready";
@@ -30,8 +27,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         source: RdkafkaSource::new(options, clock.clone())?,
         sink: RdkafkaSink::new(&SinkOptions::new(connection), clock.clone())?,
         batch: ProduceBatch::new(output.as_str().into()),
-        next: Vec::new(),
-        epoch: AssignmentEpoch(0),
+        positions: Positions::new(),
         forwarded: 0,
     };
     job.run(lines.parse()?, &clock)
@@ -41,9 +37,7 @@ struct Job {
     source: RdkafkaSource,
     sink: RdkafkaSink,
     batch: ProduceBatch,
-    /// Where each partition is to be read on.
-    next: Vec<(TopicPartition, NextOffset)>,
-    epoch: AssignmentEpoch,
+    positions: Positions,
     forwarded: u64,
 }
 
@@ -83,17 +77,11 @@ impl Job {
                     }
                 }
                 self.forwarded += block.len() as u64;
-                if let Some(last) = block.records().last() {
-                    let next = last.offset.next();
-                    match self.next.iter_mut().find(|(partition, _)| *partition == block.partition) {
-                        Some((_, at)) => *at = next,
-                        None => self.next.push((block.partition.clone(), next)),
-                    }
-                }
+                self.positions.note(&block);
                 self.source.recycle(block);
             }
             SourceEvent::Assigned { partitions, epoch, .. } => {
-                self.epoch = epoch;
+                self.positions.epoch = epoch;
                 let from: Vec<_> = partitions.into_iter().map(|p| (p.partition, Position::Beginning)).collect();
                 self.source.assign(&from)?;
                 println!("{READY}");
@@ -126,14 +114,7 @@ impl Job {
         while self.sink.in_flight() > 0 {
             self.send(Duration::from_millis(1))?;
         }
-        let epoch = self.epoch;
-        let commit = |(partition, next): &(TopicPartition, NextOffset)| Commit {
-            partition: partition.clone(),
-            epoch,
-            next: *next,
-            metadata: String::new(),
-        };
-        self.source.commit(self.next.iter().map(commit).collect(), CommitToken(0));
+        self.source.commit(self.positions.commits(), CommitToken(0));
         Ok(())
     }
 }

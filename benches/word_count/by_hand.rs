@@ -8,10 +8,7 @@ use stormglass::{
     kafka::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
         admin::Admin,
-        client::{
-            AssignmentEpoch, Commit, CommitToken, DeliveryReport, FlushId, Position, SinkClient, SourceClient,
-            SourceEvent, TopicPartition,
-        },
+        client::{CommitToken, DeliveryReport, FlushId, Position, SinkClient, SourceClient, SourceEvent},
         produce::{ProduceBatch, ProduceRecord},
     },
     metrics::process,
@@ -19,7 +16,7 @@ use stormglass::{
     tuple::KeyHash,
 };
 
-use super::{Result, counts::Counts};
+use super::{Result, counts::Counts, positions::Positions};
 
 /// `by-hand BROKERS INPUT OUTPUT`; prints a summary as `run --json` does.
 pub(crate) fn main(args: &[String]) -> Result<()> {
@@ -36,8 +33,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         counts: Counts::default(),
         batch: ProduceBatch::new(output.as_str().into()),
         flush: FlushId(0),
-        next: Vec::new(),
-        epoch: AssignmentEpoch(0),
+        positions: Positions::new(),
         records: 0,
     };
     job.run(&clock)?;
@@ -57,9 +53,7 @@ struct Job {
     counts: Counts,
     batch: ProduceBatch,
     flush: FlushId,
-    /// Where each partition is to be read on.
-    next: Vec<(TopicPartition, stormglass::kafka::client::NextOffset)>,
-    epoch: AssignmentEpoch,
+    positions: Positions,
     records: u64,
 }
 
@@ -80,12 +74,12 @@ impl Job {
                             }
                         }
                         self.records += block.len() as u64;
-                        self.note(&block);
+                        self.positions.note(&block);
                         self.source.recycle(block);
                     }
                     SourceEvent::Assigned { partitions, epoch, .. } => {
                         assigned += partitions.len();
-                        self.epoch = epoch;
+                        self.positions.epoch = epoch;
                         let from: Vec<_> = partitions.into_iter().map(|p| (p.partition, Position::Beginning)).collect();
                         self.source.assign(&from)?;
                     }
@@ -104,14 +98,6 @@ impl Job {
                 self.source.close(Duration::from_secs(5))?;
                 return Ok(());
             }
-        }
-    }
-
-    fn note(&mut self, block: &stormglass::kafka::client::RecordBlock) {
-        let Some(next) = block.records().last().map(|record| record.offset.next()) else { return };
-        match self.next.iter_mut().find(|(partition, _)| *partition == block.partition) {
-            Some((_, at)) => *at = next,
-            None => self.next.push((block.partition.clone(), next)),
         }
     }
 
@@ -136,14 +122,7 @@ impl Job {
                 }
             }
         }
-        let epoch = self.epoch;
-        let commit = |(partition, next): &(TopicPartition, _)| Commit {
-            partition: partition.clone(),
-            epoch,
-            next: *next,
-            metadata: String::new(),
-        };
-        self.source.commit(self.next.iter().map(commit).collect(), CommitToken(flush.0.into()));
+        self.source.commit(self.positions.commits(), CommitToken(flush.0.into()));
         Ok(())
     }
 }
