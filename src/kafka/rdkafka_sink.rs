@@ -15,7 +15,7 @@ use super::{
     trouble::{TroubleWatch, connection_error},
     unheard::{Hearing, Unheard},
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
 
 /// How long a question whether a broker is back may take.
 const PROBE: Duration = Duration::from_millis(100);
@@ -102,9 +102,9 @@ impl RdkafkaSink {
     }
 
     /// Says if nothing is acknowledged though brokers are there.
-    fn listen(&mut self, reports: &mut Vec<DeliveryReport>) {
+    fn listen(&mut self, now: Instant, reports: &mut Vec<DeliveryReport>) {
         let waits = self.producer.in_flight() > 0 && !self.connection.is_on();
-        match self.unheard.look(waits, std::mem::take(&mut self.heard), self.clock.now()) {
+        match self.unheard.look(waits, std::mem::take(&mut self.heard), now) {
             Some(Hearing::Nothing { since }) => reports.push(DeliveryReport::Trouble(Trouble {
                 message: format!(
                     "{} answers, and acknowledges none of {} records: see its log; its disk may be full, or too few replicas \
@@ -258,10 +258,11 @@ impl SinkClient for RdkafkaSink {
                 self.error(code, &text, reports);
             }
         }
-        if self.connection.probe_due(self.clock.now()) {
+        let now = self.clock.now();
+        if self.connection.probe_due(now) {
             self.probe(reports);
         }
-        self.listen(reports);
+        self.listen(now, reports);
         dead.map_or(Ok(()), Err)
     }
 

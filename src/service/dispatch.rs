@@ -42,9 +42,9 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failur
 
 fn dispatch(cli: &Cli) -> Outcome {
     let pipeline = match &cli.command {
-        Command::Completions { shell } => return cli.global.is_idle().and_then(|()| completions(*shell)),
+        Command::Completions { shell } => return cli.global.configures_nothing().and_then(|()| completions(*shell)),
         // Without messages: a run has thousands, of things that are meant to go wrong.
-        Command::Sim(args) => return cli.global.is_idle().and_then(|()| sim::sim(&cli.global, args)),
+        Command::Sim(args) => return cli.global.configures_nothing().and_then(|()| sim::sim(&cli.global, args)),
         Command::Validate(pipeline) => pipeline.clone(),
         Command::Run(run) => run.pipeline.clone(),
         Command::Reset(reset) => reset.pipeline.clone(),
@@ -82,7 +82,7 @@ impl Global {
     ///
     /// # Errors
     /// Flags say something about one.
-    fn is_idle(&self) -> Outcome {
+    fn configures_nothing(&self) -> Outcome {
         let flags = [
             ("--set", !self.set.is_empty()),
             ("-X", !self.property.is_empty()),
