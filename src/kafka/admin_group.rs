@@ -66,8 +66,8 @@ impl GroupAdmin {
     /// # Errors
     /// A topic that is named does not exist, no broker answers, access is denied.
     pub fn partitions(&self, topics: &[String]) -> Result<Vec<TopicPartition>, ClientError> {
-        let (client, max_wait) = (self.lookup.consumer().client(), self.lookup.max_wait());
-        self.lookup.answer(Subscription::new(topics)?.partitions(client, max_wait, self.lookup.brokers()))
+        let (client, subscription) = (self.lookup.consumer().client(), Subscription::new(topics)?);
+        self.lookup.patiently(|max_wait| subscription.partitions(client, max_wait, self.lookup.brokers()))
     }
 
     /// Oldest record and end of every partition of a topic, in the order of the partitions.

@@ -126,7 +126,7 @@ impl KafkaSpout {
             Change::Revoked(partitions) => self.revoked(partitions),
             // Nothing of what is in flight is awaited: it cannot be committed, so whoever has the partition repeats it.
             Change::Lost(partitions) => {
-                self.end_if_keyed(&partitions);
+                self.end_if_keyed(&partitions, "was lost with this process's place in the group");
                 for partition in &partitions {
                     self.leave(partition);
                 }
@@ -169,7 +169,7 @@ impl KafkaSpout {
 
     /// Partitions are asked back: they are let go when what is in flight of them is done and committed.
     fn revoked(&mut self, partitions: Vec<TopicPartition>) {
-        self.end_if_keyed(&partitions);
+        self.end_if_keyed(&partitions, "is asked back by the group");
         for id in &partitions {
             if let Some(Some(slot)) = self.find(id).and_then(|at| self.slots.get_mut(at)) {
                 slot.partition.leaving = true;
@@ -179,12 +179,12 @@ impl KafkaSpout {
     }
 
     /// Stores do not go with the partitions whose records they hold: they are restored by whoever has them next.
-    fn end_if_keyed(&mut self, partitions: &[TopicPartition]) {
+    fn end_if_keyed(&mut self, partitions: &[TopicPartition], what: &str) {
         let held = partitions.iter().find(|id| self.find(id).is_some());
         if let Some(id) = held.filter(|_| self.options.keyed) {
             let why = format!(
-                "partition {id} went to another member of the group, and the state of its records is here: a topology \
-                 with stores runs in one process. It starts again, and finds out what is its own"
+                "partition {id} {what}, and the state of its records is here: a topology with stores runs in one \
+                 process. It starts again, and finds out what is its own"
             );
             self.broken.get_or_insert(ComponentError::new(why));
         }
@@ -214,7 +214,7 @@ impl KafkaSpout {
         SourceStart { source: self.name.clone(), topic, partition, committed }
     }
 
-    /// A partition goes to another member.
+    /// A partition is no longer read here.
     pub(super) fn leave(&mut self, id: &TopicPartition) {
         let Some((started, unfinished)) = self.take_out(id) else { return };
         self.has_left |= self.begun;

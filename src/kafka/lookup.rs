@@ -17,6 +17,9 @@ use super::{
     trouble::connection_error,
 };
 
+/// How long a broker may take to answer before it is said that it is waited for.
+const BEFORE_IT_IS_SAID: Duration = Duration::from_secs(2);
+
 /// A consumer that asks and remembers why the last connection failed: the answer to a call does not say it. (Nor does an
 /// admin client of the wrapper, whose errors nobody hears.)
 pub(super) struct Lookup {
@@ -54,7 +57,7 @@ impl Lookup {
 
     /// The number of partitions of a topic; `None` if it does not exist.
     pub(super) fn partitions(&self, topic: &str) -> Result<Option<i32>, ClientError> {
-        self.partitions_within(topic, self.max_wait)
+        self.patiently(|max_wait| partition_count(self.consumer.client(), topic, max_wait, &self.brokers))
     }
 
     /// The same, with a longest wait of its own.
@@ -64,7 +67,7 @@ impl Lookup {
 
     /// The names of all topics.
     pub(super) fn topics(&self) -> Result<Vec<String>, ClientError> {
-        let found = self.answer(metadata(self.consumer.client(), None, self.max_wait, &self.brokers))?;
+        let found = self.patiently(|max_wait| metadata(self.consumer.client(), None, max_wait, &self.brokers))?;
         Ok(found.topics().iter().map(|topic| topic.name().to_owned()).collect())
     }
 
@@ -85,6 +88,19 @@ impl Lookup {
             Ok(Watermarks { partition, low: NextOffset(low), high: NextOffset(high) })
         };
         self.answer((0..count).map(ends).collect())
+    }
+
+    /// Asks for as long as a call may wait, and says meanwhile that nobody answers. What no waiting mends ends it at once.
+    pub(super) fn patiently<T>(&self, ask: impl Fn(Duration) -> Result<T, ClientError>) -> Result<T, ClientError> {
+        let rest = self.max_wait.saturating_sub(BEFORE_IT_IS_SAID);
+        let first = self.answer(ask(self.max_wait - rest));
+        match first {
+            Err(error) if !rest.is_zero() && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::TimedOut) => {
+                tracing::warn!(%error, seconds = rest.as_secs(), "waiting for Kafka");
+                self.answer(ask(rest))
+            }
+            answer => answer,
+        }
     }
 
     /// `answer` of a call, or why there is none.

@@ -63,7 +63,7 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
         None => None,
     };
     if !prepare_topics(&settings, args.until_end, &stop, &clock)? {
-        return Ok(());
+        return stopped(args.until_end);
     }
     warn_of_what_a_crash_costs(&plan, &settings);
     let started = clock.now();
@@ -72,7 +72,8 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
     drop(ticker);
     let report = report.map_err(failure)?;
     let summary = summary(&metrics, &plan, &report).with_usage(clock.now() - started);
-    finish(session, &summary, &report)
+    tell(session, &summary)?;
+    outcome(&report, args.until_end)
 }
 
 fn failure(error: EngineError) -> Failure {
@@ -226,13 +227,24 @@ fn summary(metrics: &Metrics, plan: &Plan, report: &RunReport) -> Summary {
     }
 }
 
-fn finish(session: &Session<'_>, summary: &Summary, report: &RunReport) -> Outcome {
+fn tell(session: &Session<'_>, summary: &Summary) -> Outcome {
     if session.global.json {
-        output::json(summary)?;
-    } else {
-        output::say(summary);
+        return output::json(summary);
     }
+    output::say(summary);
+    Ok(())
+}
+
+fn outcome(report: &RunReport, until_end: bool) -> Outcome {
     match report.ending {
+        Ending::Exhausted => return Ok(()),
+        Ending::Drained => {}
+        Ending::Stopped { open_trees: 0 } => {
+            tracing::warn!("stopped with nothing in flight: what is not committed comes again with the next run");
+        }
+        Ending::Stopped { open_trees } => {
+            tracing::warn!(open_trees, "stopped at once: what is not committed comes again with the next run");
+        }
         Ending::DrainTimedOut { open_trees } => {
             let sentence = format!(
                 "the drain timeout passed with {open_trees} trees open: what was not committed comes again with the next \
@@ -240,10 +252,17 @@ fn finish(session: &Session<'_>, summary: &Summary, report: &RunReport) -> Outco
             );
             return Err(Failure::new(Cause::Unfinished, sentence));
         }
-        Ending::Stopped { open_trees } => {
-            tracing::warn!(open_trees, "stopped at once: what is not committed comes again with the next run");
-        }
-        Ending::Exhausted | Ending::Drained => {}
+    }
+    stopped(until_end)
+}
+
+/// Whoever asked for a topic to its end must not take a part of it for the whole.
+fn stopped(until_end: bool) -> Outcome {
+    if until_end {
+        return Err(Failure::new(
+            Cause::Unfinished,
+            "stopped before the end of the input: the next run goes on from there",
+        ));
     }
     Ok(())
 }

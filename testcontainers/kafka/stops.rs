@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     broker::{Broker, eventually},
-    process::{Finished, Job, Process, free_address, get, load, metric},
+    process::{Finished, Job, Process, free_address, get, load, metric, web_server},
     trials,
 };
 
@@ -21,6 +21,8 @@ pub fn trials() -> Vec<Trial> {
         ten_stops_under_load_lose_and_repeat_nothing,
         two_signals_under_load_lose_nothing,
         a_broker_that_never_comes_is_waited_for_until_a_signal,
+        a_part_of_the_input_is_never_taken_for_the_whole,
+        a_command_says_that_it_waits_for_a_broker_and_then_gives_up,
     );
     trials.extend(trials!(alone:
         a_second_signal_does_not_wait_for_a_broker_that_is_gone,
@@ -106,6 +108,37 @@ fn a_broker_that_never_comes_is_waited_for_until_a_signal(broker: &Broker) {
     let run = run.succeeded();
     assert!(took < PROMPT, "{took:?}");
     assert_eq!(run.stderr.matches("waiting for Kafka").count(), 1, "{run:#?}");
+}
+
+fn a_part_of_the_input_is_never_taken_for_the_whole(broker: &Broker) {
+    let input = load(broker, &["--lines", "400000", "--words", "5", "--unique-ids"]);
+    let job = Job::new(broker, &input, &["--topology", "split-words", "--set", "engine.max_pending_records=2000"]);
+    let address = free_address();
+    let run = job.start(&["--until-end", "--http", &address]);
+    eventually("records come", || metric(&address, CONSUMED) > 0.0);
+    let (run, _) = stopped(run);
+    assert_eq!(run.code, Some(75), "{run:#?}");
+    assert!(run.stderr.contains("stopped before the end of the input"), "{run:#?}");
+    assert!(run.number("acked") < 400_000, "{run:#?}");
+    job.to_the_end().succeeded();
+    assert_eq!(job.audit(&["--kind", "records"]).number("missing"), 0);
+
+    let nowhere = Job { brokers: free_address(), ..job };
+    let mut waiting = nowhere.start(&["--until-end"]);
+    waiting.says("waiting for Kafka");
+    let (waiting, _) = stopped(waiting);
+    assert_eq!(waiting.code, Some(75), "{waiting:#?}");
+}
+
+fn a_command_says_that_it_waits_for_a_broker_and_then_gives_up(broker: &Broker) {
+    let job = Job { brokers: free_address(), ..Job::new(broker, "lines", &[]) };
+    let audit = job.audit(&[]);
+    assert_eq!(audit.code, Some(69), "{audit:#?}");
+    assert_eq!(audit.stderr.matches("waiting for Kafka").count(), 1, "{audit:#?}");
+    assert_eq!(audit.stderr.matches("no broker answers at").count(), 2, "{audit:#?}");
+    let elsewhere = Job { brokers: web_server(), ..job }.audit(&[]);
+    assert_eq!(elsewhere.code, Some(78), "{elsewhere:#?}");
+    assert!(!elsewhere.stderr.contains("waiting for Kafka"), "{elsewhere:#?}");
 }
 
 fn a_second_signal_does_not_wait_for_a_broker_that_is_gone(broker: &mut Broker) {
