@@ -251,7 +251,7 @@ impl Output {
             return Err(misuse);
         }
         let xor = self.execution.run.xor;
-        self.execution.run.number += 1;
+        self.next_call();
         self.apply_staged();
         Ok(xor)
     }
@@ -271,12 +271,18 @@ impl Output {
 
     #[inline]
     fn end_call(&mut self) {
-        self.execution.run.number += 1;
-        // Only this thread writes it: no need for an atomic addition.
-        self.settings.pulse.store(self.execution.pulse_base | self.execution.run.number, Ordering::Relaxed);
+        self.next_call();
         if !self.staged.is_empty() {
             self.apply_staged();
         }
+    }
+
+    /// What comes next is another call; and whoever looks for one that does not come back sees that this one did.
+    #[inline]
+    fn next_call(&mut self) {
+        self.execution.run.number += 1;
+        // Only this thread writes it: no need for an atomic addition.
+        self.settings.pulse.store(self.execution.pulse_base | self.execution.run.number, Ordering::Relaxed);
     }
 
     #[inline]
@@ -356,7 +362,7 @@ impl Output {
             lane.take_back(number);
         }
         self.stores.take_back(number);
-        self.execution.run.number += 1;
+        self.next_call();
         self.held.forget_not_kept();
         for staged in std::mem::take(&mut self.staged) {
             match staged {

@@ -1,5 +1,10 @@
 //! One call: all of it or nothing, and what it does to its input and to held ones.
 
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
+
 use super::{
     build::Nothing,
     harness::{Harness, value},
@@ -44,6 +49,18 @@ fn a_call_that_fails_leaves_no_trace_even_in_full_batches() {
         assert_eq!(h.deliver(), [(1, "failed"), (3, "failed"), (5, "failed")]);
         assert_eq!(h.trees.ledger().live(), 3);
     }
+}
+
+#[test]
+fn a_call_that_has_failed_has_come_back_too() {
+    let mut h = Harness::chain(10);
+    (0..4).for_each(|i| h.root(i, 0));
+    let (pulse, mut seen) = (Arc::clone(&h.pulse), BTreeSet::new());
+    h.execute(1, |_, _| {
+        seen.insert(pulse.load(Ordering::Relaxed));
+        Err(error())
+    });
+    assert_eq!(seen.len(), 4, "the watchdog sees each call");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! All tasks of a plan as bare outputs with one ledger: the test plays the components.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use super::build::Nothing;
 use crate::{
@@ -16,6 +19,8 @@ pub(super) struct Harness {
     pub(super) plan: Plan,
     pub(super) outputs: Vec<Output>,
     pub(super) trees: Trees,
+    /// Moved by each call that has ended.
+    pub(super) pulse: Arc<AtomicU64>,
     /// Batches that were sent and not taken.
     pub(super) queue: VecDeque<Batch>,
 }
@@ -23,13 +28,14 @@ pub(super) struct Harness {
 impl Harness {
     pub(super) fn new(t: &TopologyBuilder, batch_rows: usize) -> Self {
         let plan = t.build().unwrap();
+        let pulse = Arc::<AtomicU64>::default();
         let output = |task: crate::topology::TaskPlan<'_>| {
             let settings = OutputSettings {
                 task: task.task,
                 batch_rows,
                 effects: task.component.effects,
                 lineage: false,
-                pulse: Default::default(),
+                pulse: Arc::clone(&pulse),
             };
             let mut output = Output::new(plan.output_streams(task, |_| true), 1, settings);
             output.open_stores(plan.task_stores(task));
@@ -37,7 +43,7 @@ impl Harness {
         };
         let outputs = plan.tasks().map(output).collect();
         let trees = Trees::new(Ledger::new(0, 2), None);
-        Self { plan, outputs, trees, queue: VecDeque::new() }
+        Self { plan, outputs, trees, pulse, queue: VecDeque::new() }
     }
 
     /// Spout `s` -> bolt `a` -> bolt `b`, all with one task; each carries one value.
