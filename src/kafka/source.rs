@@ -82,6 +82,8 @@ pub struct KafkaSpout {
     frozen: Vec<Frozen>,
     /// What was committed for the partitions that are read, as found when they came.
     pub(super) starts: Vec<SourceStart>,
+    /// It may have emitted: the commits that prepare a start are over.
+    activated: bool,
     /// `starts` was told: the stores are restored to match it.
     pub(super) begun: bool,
     /// A partition has left since: what is in the stores of its records has no position any more.
@@ -144,6 +146,7 @@ impl KafkaSpout {
             round: None,
             frozen: Vec::new(),
             starts: Vec::new(),
+            activated: false,
             begun: false,
             has_left: false,
             name: String::new(),
@@ -294,6 +297,19 @@ impl Spout for KafkaSpout {
             return Ok(Next::Exhausted);
         }
         Ok(Next::Idle { until: self.next_due(now) })
+    }
+
+    fn poll(&mut self, now: Instant) -> ComponentResult {
+        if self.activated {
+            return self.turn_over(now);
+        }
+        self.now = self.now.max(now);
+        self.hear_news();
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn activate(&mut self) {
+        self.activated = true;
     }
 
     #[inline]

@@ -79,15 +79,17 @@ impl Executor {
         drop(self.reports.send(Report::Done(step)));
     }
 
-    /// Serves what the outside has to say: sinks' acknowledgements and spouts' commits.
+    /// Serves what the outside has to say: sinks' acknowledgements, what spouts hear, and their commits.
     pub(super) fn poll_outside(&mut self, now: Instant, busy: bool) -> Result<bool, EngineError> {
         if busy && now - self.state.last_poll < POLL_INTERVAL {
             return Ok(false);
         }
         self.state.last_poll = now;
         for task in &mut self.tasks {
-            if let Kind::Sink(sink) = &mut task.kind {
-                sink.in_flight = guarded(&task.context, || sink.sink.poll(now))?.records;
+            match &mut task.kind {
+                Kind::Sink(sink) => sink.in_flight = guarded(&task.context, || sink.sink.poll(now))?.records,
+                Kind::Spout(spout) => guarded(&task.context, || spout.spout.poll(now))?,
+                Kind::Bolt(_) | Kind::AckingBolt(_) => {}
             }
         }
         match self.state.commit {

@@ -67,8 +67,8 @@ pub enum CommitState {
 /// 1. All calls come from one thread, in this order: `open`, then any others, then `close`. No call blocks.
 /// 2. After each tuple emitted with a [`MessageId`], exactly one of `ack(id)` and `fail(id)` follows; a spout may then
 ///    emit the id again. Ids of trees that are open are distinct.
-/// 3. `next` is called only while the task is active and its pending trees are below the cap; it emits at most `budget`
-///    tuples.
+/// 3. `next` is called only while the task is active, its pending trees are below the cap and what follows it takes tuples;
+///    it emits at most `budget` tuples. `poll` is called whatever stands still, before the first `activate` too.
 /// 4. `freeze(n)` copies what is done *now*; `commit(n)` then commits exactly these values, never newer ones. Freezes
 ///    come in rising order, one at a time.
 /// 5. `commit(n)` comes only after every output of the trees done at `freeze(n)` was acknowledged by its sink.
@@ -100,6 +100,15 @@ pub trait Spout: Send {
     /// # Errors
     /// If the source is broken for good; passing troubles are waited out.
     fn next(&mut self, now: Instant, budget: usize, out: &mut SpoutOutput<'_>) -> ComponentResult<Next>;
+
+    /// Hears what the outside has to say that cannot wait until tuples are wanted again: a rebalance, for which the rest of
+    /// the group waits. By default nothing.
+    ///
+    /// # Errors
+    /// Ends the generation.
+    fn poll(&mut self, _now: Instant) -> ComponentResult {
+        Ok(())
+    }
 
     /// The tree of `id` is complete.
     fn ack(&mut self, id: MessageId);

@@ -75,6 +75,7 @@ impl Bench {
             metrics.clone(),
         );
         spout.open(&context(delivery, width)).unwrap();
+        spout.activate();
         let poller = spout.companion().unwrap();
         let router = Router::new(&Grouping::Global, Vec::new(), 1, Vec::new(), &KeyGroups::new(64, 1));
         let lane = Lane::new(StreamId(0), TaskId(1), width);

@@ -17,7 +17,7 @@ use crate::{
         retry::RetryPolicy,
     },
     metrics::DeadLetterReason,
-    topology::{CommitState, ComponentError, Delivery, Next},
+    topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
 };
 
 /// A broker with partitions 0 and 1, `lines` records in the first and one in the second.
@@ -91,6 +91,23 @@ fn a_drain_that_takes_too_long_ends_with_what_is_done_by_then() {
 
     let mut next = Bench::new(&broker, KafkaSpoutOptions::default());
     assert_eq!(texts(&next.drain()), ["line 0", "line 2", "other"]);
+}
+
+#[test]
+fn a_partition_is_let_go_in_time_though_nothing_may_be_emitted() {
+    let broker = broker(2);
+    let mut bench = Bench::new(&broker, KafkaSpoutOptions::default());
+    bench.drain();
+    revoke(&broker);
+    for second in 0..=15 {
+        assert_eq!(broker.let_go(), [], "after {second} s");
+        for _ in 0..10 {
+            let _step = bench.poller.step(bench.now, Duration::ZERO).unwrap();
+            bench.spout.poll(bench.now).unwrap();
+        }
+        bench.now = bench.now + Duration::from_secs(1);
+    }
+    assert_eq!((broker.let_go(), bench.metrics.left_unfinished().get()), (vec![tp(0)], 2));
 }
 
 #[test]

@@ -90,6 +90,10 @@ impl Spout for WatchedSpout {
         Ok(if found == Next::Exhausted { Next::Idle { until: None } } else { found })
     }
 
+    fn poll(&mut self, now: Instant) -> ComponentResult {
+        self.spout.poll(now)
+    }
+
     fn ack(&mut self, id: MessageId) {
         if self.replay && self.failed_once.insert(id) {
             self.spout.fail(self.now, id, Failure::TimedOut, 0);

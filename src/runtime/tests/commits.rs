@@ -1,11 +1,23 @@
 //! What is committed was frozen before the flush that covers it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use super::parts::{Collect, Count, Lines, Shared, Split, metrics, options};
 use crate::{
+    clock::Instant,
     runtime::{Ending, stepper::Stepper},
-    topology::{Grouping, TopologyBuilder},
+    topology::{
+        ComponentError, ComponentResult, Failure, Grouping, InFlight, MessageId, Next, Sink, Spout, SpoutOutput,
+        TopologyBuilder,
+    },
+    tuple::{Tuple, Value},
 };
 
 const TICK: Duration = Duration::from_millis(1);
@@ -52,6 +64,71 @@ fn trees_that_finish_between_freeze_and_commit_are_not_committed() {
     assert_eq!(seen.words["storm"], 4_000);
     let frozen: Vec<_> = seen.frozen.values().copied().take(seen.committed.len()).collect();
     assert_eq!(seen.committed, frozen, "exactly what was frozen");
+}
+
+/// Emits one tuple, and counts how often it is polled.
+struct Polled {
+    emitted: bool,
+    polls: Arc<AtomicU64>,
+}
+
+impl Spout for Polled {
+    fn next(&mut self, _: Instant, _: usize, out: &mut SpoutOutput<'_>) -> ComponentResult<Next> {
+        if !std::mem::replace(&mut self.emitted, true) {
+            out.emit(MessageId(0), 0, &[Value::Int(1)]);
+        }
+        Ok(Next::Idle { until: None })
+    }
+
+    fn poll(&mut self, _: Instant) -> ComponentResult {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ack(&mut self, _: MessageId) {}
+
+    fn fail(&mut self, _: Instant, _: MessageId, _: Failure<'_>, _: u64) {}
+}
+
+/// Takes nothing.
+struct Full;
+
+impl Sink for Full {
+    fn ready(&mut self) -> bool {
+        false
+    }
+
+    fn write(&mut self, _: &Tuple<'_>) -> ComponentResult {
+        Err(ComponentError::new("it was not ready"))
+    }
+
+    fn flush(&mut self, _: Instant) -> ComponentResult {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Instant) -> ComponentResult<InFlight> {
+        Ok(InFlight { records: 1 })
+    }
+}
+
+#[test]
+fn a_spout_hears_the_outside_while_the_sink_takes_nothing_and_while_it_drains() {
+    let polls = Arc::<AtomicU64>::default();
+    let of_spout = Arc::clone(&polls);
+    let mut t = TopologyBuilder::new("full");
+    t.spout("numbers", move || Polled { emitted: false, polls: Arc::clone(&of_spout) }).fields(["n"]);
+    t.sink("full", || Full).reads("numbers", Grouping::Shuffle);
+    let mut stepper = Stepper::new(&t.build().unwrap(), &options(1), &metrics()).unwrap();
+    let polls_in_a_second = |stepper: &mut Stepper| {
+        let before = polls.load(Ordering::Relaxed);
+        assert_eq!(stepper.run(TICK, Duration::from_secs(1)).unwrap(), None);
+        polls.load(Ordering::Relaxed) - before
+    };
+    polls_in_a_second(&mut stepper);
+    assert_eq!(stepper.open_trees(), 1, "its tuple waits before the sink");
+    assert!(polls_in_a_second(&mut stepper) >= 100);
+    stepper.drain();
+    assert!(polls_in_a_second(&mut stepper) >= 100);
 }
 
 #[test]

@@ -36,6 +36,10 @@ impl Spout for BuggySpout {
         self.inner.next(now, budget, out)
     }
 
+    fn poll(&mut self, now: Instant) -> ComponentResult {
+        self.inner.poll(now)
+    }
+
     fn ack(&mut self, id: MessageId) {
         self.acks += 1;
         if self.bug != SpoutBug::ForgetsAnAck || !self.acks.is_multiple_of(700) {
