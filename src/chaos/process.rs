@@ -230,8 +230,9 @@ impl Process {
     /// What it has told so far, but for what its metrics count.
     pub(super) fn told(&self) -> Told {
         let report = self.run.report();
+        let cut_short = |ending| matches!(ending, Ending::DrainTimedOut { .. } | Ending::CutShort { .. });
         let is_cut_short =
-            matches!(self.run.outcome(), Some(Ok(over)) if matches!(over.ending, Ending::DrainTimedOut { .. }));
+            self.run.outcome().is_some_and(|over| over.as_ref().is_ok_and(|over| cut_short(over.ending)));
         Told {
             lives: 1,
             restarts: report.restarts,

@@ -27,6 +27,11 @@ pub enum Ending {
         /// Open trees.
         open_trees: usize,
     },
+    /// It was asked to drain, and lost a part meanwhile: so many trees were still open and will be replayed.
+    CutShort {
+        /// Open trees.
+        open_trees: usize,
+    },
     /// It was told to stop at once; so many trees were open.
     Stopped {
         /// Open trees.

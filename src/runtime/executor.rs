@@ -160,6 +160,9 @@ impl Executor {
         worked |= self.run_queue(now)?;
         worked |= self.tell_ended(now)?;
         worked |= self.tick(now)?;
+        if self.own.is_fenced() {
+            return Ok(Step::Stopped);
+        }
         worked |= self.poll_outside(now, worked)?;
         self.give_back();
         worked |= self.send(now, !worked);
@@ -255,10 +258,13 @@ impl Executor {
         received > 0
     }
 
-    /// Runs tasks until no batch for this executor is left, or only such as sinks cannot take now.
+    /// Runs tasks until no batch for this executor is left, or only such as sinks cannot take now; or until a call comes back
+    /// that was given up.
     fn run_queue(&mut self, now: Instant) -> Result<bool, EngineError> {
         let mut any = self.retry_waiting(now)?;
-        while let Some(batch) = self.state.queue.pop_front() {
+        while !self.own.is_fenced()
+            && let Some(batch) = self.state.queue.pop_front()
+        {
             any = true;
             let index = self.places.get(batch.target.index()).map_or(usize::MAX, |place| place.1);
             self.run_batch(index, batch, now)?;
@@ -282,7 +288,8 @@ impl Executor {
     fn retry_waiting(&mut self, now: Instant) -> Result<bool, EngineError> {
         let mut any = false;
         for index in 0..self.tasks.len() {
-            while let Some(task) = self.tasks.get_mut(index)
+            while !self.own.is_fenced()
+                && let Some(task) = self.tasks.get_mut(index)
                 && let Kind::Sink(sink) = &mut task.kind
                 && !task.waiting.is_empty()
                 && sink.sink.ready()

@@ -8,7 +8,7 @@ use super::{
     error::EngineError,
     executor::{Command, Executor, Report, Step},
     generation::Generation,
-    restarts::Restarts,
+    restarts::{Lived, Next, Restarts},
     starting::RestoreReport,
     watchdog::Watchdogs,
 };
@@ -205,7 +205,7 @@ impl SteppedRun {
     fn begin(&mut self, now: Instant) {
         match Running::new(&self.plan, &self.options, &self.metrics, now) {
             Ok(running) => self.state = State::Running(Box::new(running)),
-            Err(error) => self.rest(error, false, now),
+            Err(error) => self.rest(error, (false, None), now),
         }
     }
 
@@ -214,22 +214,28 @@ impl SteppedRun {
         let has_committed = report.commits > self.report.commits;
         self.report = report;
         let State::Running(running) = std::mem::replace(&mut self.state, State::Resting(now)) else { return now };
+        let drained = running.draining.then(|| running.conductor.open_trees());
         running.end(result.is_ok(), now);
         match result {
             Ok(ending) => self.state = State::Over(Ok(RunReport { ending, ..self.report })),
-            Err(error) => self.rest(error, has_committed, now),
+            Err(error) => self.rest(error, (has_committed, drained), now),
         }
         now
     }
 
-    fn rest(&mut self, error: EngineError, has_committed: bool, now: Instant) {
+    /// `drained`: the generation was told to stop its spouts, and so many trees were open when it ended.
+    fn rest(&mut self, error: EngineError, (has_committed, drained): (bool, Option<usize>), now: Instant) {
         let has_run = self.report.restarts > 0 || self.report.commits > 0 || self.was_ready;
-        self.state = match self.restarts.after(&error, has_run, has_committed) {
-            Some(pause) => {
+        self.state = match self.restarts.after(&error, Lived { has_run, has_committed, drained: drained.is_some() }) {
+            Next::StartAfter(pause) => {
                 self.report.restarts += 1;
                 State::Resting(now + pause)
             }
-            None => State::Over(Err(error)),
+            Next::CutShort => {
+                let ending = Ending::CutShort { open_trees: drained.unwrap_or(0) };
+                State::Over(Ok(RunReport { ending, ..self.report }))
+            }
+            Next::Fail => State::Over(Err(error)),
         };
     }
 }

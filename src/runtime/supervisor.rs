@@ -14,7 +14,7 @@ use super::{
     error::EngineError,
     executor::{Command, Report},
     generation::Generation,
-    restarts::Restarts,
+    restarts::{Lived, Next, Restarts},
     starting::RestoreReport,
     threads::Threads,
     watchdog::Watchdogs,
@@ -91,7 +91,9 @@ pub fn run(
         stop,
         commits: 0,
         restarts: 0,
+        draining: false,
         open_at_stop: 0,
+        open_at_end: 0,
         restored: RestoreReport::default(),
         was_ready: false,
     };
@@ -102,13 +104,13 @@ pub fn run(
             Ok(ending) => return Ok(life.report(ending)),
             Err(error) => error,
         };
-        let Some(pause) = restarts.after(&error, life.has_run(), life.commits > commits_before) else {
-            return Err(error);
-        };
-        if !life.pause(pause) {
-            return Ok(life.report(Ending::Stopped { open_trees: 0 }));
+        let has_committed = life.commits > commits_before;
+        match restarts.after(&error, Lived { has_run: life.has_run(), has_committed, drained: life.draining }) {
+            Next::Fail => return Err(error),
+            Next::CutShort => return Ok(life.report(Ending::CutShort { open_trees: life.open_at_end })),
+            Next::StartAfter(pause) if life.pause(pause) => life.restarts += 1,
+            Next::StartAfter(_) => return Ok(life.report(Ending::Stopped { open_trees: 0 })),
         }
-        life.restarts += 1;
     }
 }
 
@@ -126,7 +128,11 @@ struct Life<'a> {
     stop: &'a StopHandle,
     commits: u64,
     restarts: u64,
+    /// The generation was told to stop its spouts.
+    draining: bool,
     open_at_stop: usize,
+    /// Trees that were open when the last generation ended.
+    open_at_end: usize,
     restored: RestoreReport,
     was_ready: bool,
 }
@@ -158,10 +164,10 @@ impl Life<'_> {
         let now = self.clock.now();
         let Generation { executors, companions, control } =
             Generation::new(self.plan, self.options, self.metrics, now)?;
-        let (beds, report) = (&control.beds, &control.report);
-        let threads = Threads::start(executors, companions, beds, report, self.clock)?;
+        let threads = Threads::start(executors, companions, &control, self.clock)?;
         let mut conductor = Conductor::new(control, self.plan, self.options, now);
         let result = self.conduct(&mut conductor);
+        self.open_at_end = conductor.open_trees();
         self.commits += conductor.commits();
         self.restored.add(conductor.restored());
         if result.is_err() {
@@ -176,7 +182,6 @@ impl Life<'_> {
     fn conduct(&mut self, conductor: &mut Conductor) -> Result<Ending, EngineError> {
         let executors = conductor.control.commands.len();
         let mut watchdogs = Watchdogs::new(executors, self.options.hang_timeout, self.clock.now());
-        let mut draining = false;
         loop {
             let now = self.clock.now();
             // Remembered: what ends a generation may first have taken its partitions.
@@ -185,8 +190,8 @@ impl Life<'_> {
                 let open_trees = conductor.open_trees();
                 return Ok(Ending::Stopped { open_trees });
             }
-            if self.stop.wants_drain() && !draining {
-                draining = true;
+            if self.stop.wants_drain() && !self.draining {
+                self.draining = true;
                 self.open_at_stop = conductor.open_trees();
                 self.metrics.readiness().set_draining();
                 conductor.drain(now);

@@ -3,11 +3,7 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, OnceLock, mpsc},
     thread::{Builder, JoinHandle},
     time::Duration,
 };
@@ -15,6 +11,8 @@ use std::{
 use super::{
     error::{EngineError, panic_message},
     executor::{Executor, Report, Step},
+    generation::Controls,
+    vitals::Vitals,
     wake::Bed,
 };
 use crate::{
@@ -26,8 +24,7 @@ use crate::{
 pub(super) struct Threads {
     executors: Vec<JoinHandle<()>>,
     companions: Vec<JoinHandle<()>>,
-    /// Set when the generation is over: whoever comes back to his loop leaves it.
-    fenced: Arc<AtomicBool>,
+    vitals: Arc<[Arc<Vitals>]>,
     /// Set when the companions shall leave: how long they may take.
     leaving: Arc<OnceLock<Duration>>,
 }
@@ -45,40 +42,58 @@ impl Threads {
     pub(super) fn start(
         executors: Vec<Executor>,
         companions: Vec<Box<dyn Companion>>,
-        beds: &[Bed],
-        report: &mpsc::SyncSender<Report>,
+        control: &Controls,
         clock: &Clock,
     ) -> Result<Self, EngineError> {
-        let mut threads =
-            Self { executors: Vec::new(), companions: Vec::new(), fenced: Arc::default(), leaving: Arc::default() };
-        for (executor, bed) in executors.into_iter().zip(beds) {
+        let vitals = Arc::clone(&control.vitals);
+        let mut threads = Self { executors: Vec::new(), companions: Vec::new(), vitals, leaving: Arc::default() };
+        match threads.spawn_all(executors, companions, control, clock) {
+            Ok(()) => Ok(threads),
+            Err(error) => {
+                // The machine has no more threads: those that run already must not run on alone.
+                threads.fence();
+                threads.finish(clock, Duration::ZERO, &|| true);
+                Err(error)
+            }
+        }
+    }
+
+    fn spawn_all(
+        &mut self,
+        executors: Vec<Executor>,
+        companions: Vec<Box<dyn Companion>>,
+        control: &Controls,
+        clock: &Clock,
+    ) -> Result<(), EngineError> {
+        let report = &control.report;
+        for (executor, bed) in executors.into_iter().zip(&control.beds) {
             let name = format!("executor-{}", executor.shard);
-            let (bed, report, clock) = (bed.clone(), report.clone(), clock.clone());
-            let fenced = Arc::clone(&threads.fenced);
-            let run = move || drive_executor(executor, &bed, &clock, &fenced);
-            threads.executors.push(spawn(name, report, run)?);
+            let (bed, clock) = (bed.clone(), clock.clone());
+            let run = move || drive_executor(executor, &bed, &clock);
+            self.executors.push(spawn(name, report.clone(), run)?);
         }
         for companion in companions {
             let name = companion.name().to_owned();
-            let (clock, leaving) = (clock.clone(), Arc::clone(&threads.leaving));
+            let (clock, leaving) = (clock.clone(), Arc::clone(&self.leaving));
             let run = move || drive_companion(companion, &clock, &leaving);
-            threads.companions.push(spawn(name, report.clone(), run)?);
+            self.companions.push(spawn(name, report.clone(), run)?);
         }
-        Ok(threads)
+        Ok(())
     }
 
     /// Waits until the threads have ended, `patience` at most; those that hang are given up. Companions leave after the
     /// executors, whose last words they pass on, and shortly as soon as `hurry` says so.
     pub(super) fn finish(self, clock: &Clock, patience: Duration, hurry: &dyn Fn() -> bool) {
-        join_until(self.executors, clock, clock.now() + patience, &|| false);
-        self.fenced.store(true, Ordering::Release);
-        let goodbye = *self.leaving.get_or_init(|| if hurry() { SHORT_GOODBYE } else { GOODBYE });
-        join_until(self.companions, clock, clock.now() + goodbye + COMPANION_WAIT, hurry);
+        let Self { executors, companions, vitals, leaving } = self;
+        join_until(executors, clock, clock.now() + patience, &|| false);
+        vitals.iter().for_each(|vitals| vitals.fence());
+        let goodbye = *leaving.get_or_init(|| if hurry() { SHORT_GOODBYE } else { GOODBYE });
+        join_until(companions, clock, clock.now() + goodbye + COMPANION_WAIT, hurry);
     }
 
-    /// Nothing more of this generation is to have an effect.
+    /// Nothing more of this generation is to reach the outside. A call that hangs now is not followed by another batch.
     pub(super) fn fence(&self) {
-        self.fenced.store(true, Ordering::Release);
+        self.vitals.iter().for_each(|vitals| vitals.fence());
     }
 }
 
@@ -115,9 +130,9 @@ fn spawn(
     Builder::new().name(name).spawn(body).map_err(|error: io::Error| EngineError::Thread(error.to_string()))
 }
 
-fn drive_executor(mut executor: Executor, bed: &Bed, clock: &Clock, fenced: &AtomicBool) -> Result<(), EngineError> {
+fn drive_executor(mut executor: Executor, bed: &Bed, clock: &Clock) -> Result<(), EngineError> {
     bed.take();
-    while !fenced.load(Ordering::Relaxed) {
+    while !executor.own.is_fenced() {
         let now = clock.now();
         match executor.step(now)? {
             Step::Worked => {}

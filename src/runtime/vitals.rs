@@ -30,6 +30,8 @@ pub(crate) struct Vitals {
     pub(crate) idle: AtomicBool,
     /// True if every spout here has come to its end.
     pub(crate) exhausted: AtomicBool,
+    /// Written by the supervisor: the generation is given up.
+    fenced: AtomicBool,
 }
 
 impl Default for Vitals {
@@ -45,12 +47,25 @@ impl Default for Vitals {
             moves: AtomicU64::new(0),
             idle: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
+            fenced: AtomicBool::new(false),
         }
     }
 }
 
 impl Vitals {
     const NO_TASK: u32 = u32::MAX;
+
+    /// The generation is given up: the next one repeats what this executor has taken, so that it must give nothing more to
+    /// the outside, however late a call of it comes back.
+    pub(crate) fn fence(&self) {
+        self.fenced.store(true, Ordering::Release);
+    }
+
+    /// Whether the generation is given up.
+    #[inline]
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced.load(Ordering::Acquire)
+    }
 
     /// A step begins.
     pub(crate) fn begin_step(&self, now: Instant) {

@@ -4,15 +4,17 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     time::Duration,
 };
 
 use super::parts::{Collect, Lines, Shared, Split, metrics, options};
 use crate::{
-    clock::Clock,
+    clock::{Clock, Instant},
+    metrics::Metrics,
     runtime::{Ending, EngineError, EngineOptions, StopHandle, run},
-    topology::{Bolt, ComponentResult, Grouping, Output, Plan, TopologyBuilder},
+    topology::{Bolt, ComponentError, ComponentResult, Grouping, InFlight, Output, Plan, Sink, TopologyBuilder},
     tuple::Tuple,
 };
 
@@ -63,6 +65,8 @@ struct Hang {
     hung: Arc<AtomicBool>,
     release: Arc<AtomicBool>,
     always: bool,
+    /// Hangs up when every instance is gone.
+    _lives: mpsc::Sender<()>,
 }
 
 impl Bolt for Hang {
@@ -77,16 +81,24 @@ impl Bolt for Hang {
     }
 }
 
-fn hanging(always: bool, seen: &Shared, release: &Arc<AtomicBool>) -> Plan {
+/// The receiver is told when every instance of the bolt is gone.
+fn hanging(always: bool, seen: &Shared, release: &Arc<AtomicBool>) -> (Plan, mpsc::Receiver<()>) {
+    let (lives, gone) = mpsc::channel();
     let mut t = TopologyBuilder::new("hanging");
     let (from, into) = (Arc::clone(seen), Arc::clone(seen));
     let (hung, release) = (Arc::new(AtomicBool::new(false)), Arc::clone(release));
     t.spout("lines", move || Lines::new(&["a", "b"], &from)).fields(["line"]);
-    t.bolt("hang", move || Hang { hung: Arc::clone(&hung), release: Arc::clone(&release), always })
-        .reads("lines", Grouping::Shuffle)
-        .fields(["word"]);
+    let hang = move || Hang { hung: Arc::clone(&hung), release: Arc::clone(&release), always, _lives: lives.clone() };
+    t.bolt("hang", hang).reads("lines", Grouping::Shuffle).fields(["word"]);
     t.sink("words", move || Collect::new(&into)).reads("hang", Grouping::Shuffle);
-    t.build().unwrap()
+    (t.build().unwrap(), gone)
+}
+
+fn ready() -> Metrics {
+    let metrics = metrics();
+    metrics.readiness().set_brokers_reachable(true);
+    metrics.readiness().set_assigned(true);
+    metrics
 }
 
 fn impatient() -> EngineOptions {
@@ -96,24 +108,64 @@ fn impatient() -> EngineOptions {
 #[test]
 fn a_hung_bolt_costs_its_thread_and_the_next_generation_goes_on() {
     let (seen, release) = (Shared::default(), Arc::new(AtomicBool::new(false)));
-    let plan = hanging(false, &seen, &release);
-    let metrics = metrics();
-    metrics.readiness().set_brokers_reachable(true);
-    metrics.readiness().set_assigned(true);
-    let report = run(&plan, &impatient(), &metrics, &Clock::system(), &StopHandle::default()).unwrap();
-    release.store(true, Ordering::Release);
+    let (plan, gone) = hanging(false, &seen, &release);
+    let report = run(&plan, &impatient(), &ready(), &Clock::system(), &StopHandle::default()).unwrap();
     assert_eq!((report.ending, report.restarts), (Ending::Exhausted, 1));
-    assert_eq!(seen.lock().unwrap().words.len(), 2);
+    let words = |seen: &Shared| seen.lock().unwrap().words.values().copied().collect::<Vec<_>>();
+    assert_eq!(words(&seen), [1, 1]);
+    release.store(true, Ordering::Release);
+    drop(plan);
+    gone.recv_timeout(Duration::from_secs(10)).expect_err("the thread that hung comes back and ends");
+    assert_eq!(words(&seen), [1, 1], "what was given up reaches no sink, however late it comes back");
+}
+
+/// Loses the outside as soon as a stop is asked for.
+struct LostAtTheEnd(StopHandle);
+
+impl Sink for LostAtTheEnd {
+    fn write(&mut self, _: &Tuple<'_>) -> ComponentResult {
+        Ok(())
+    }
+
+    fn flush(&mut self, _: Instant) -> ComponentResult {
+        if self.0.is_asked() { Err(ComponentError::new("the outside is gone")) } else { Ok(()) }
+    }
+
+    fn poll(&mut self, _: Instant) -> ComponentResult<InFlight> {
+        Ok(InFlight { records: 0 })
+    }
+}
+
+#[test]
+fn a_drain_that_loses_a_part_is_no_good_end() {
+    let (seen, stop) = (Shared::default(), StopHandle::default());
+    let (from, asked) = (Arc::clone(&seen), stop.clone());
+    let mut t = TopologyBuilder::new("lost");
+    t.spout("lines", move || Lines { bounded: false, ..Lines::new(&["a"], &from) }).fields(["line"]);
+    t.bolt("split", move || StopsIt(asked.clone())).reads("lines", Grouping::Shuffle).fields(["word"]);
+    let at_the_end = stop.clone();
+    t.sink("words", move || LostAtTheEnd(at_the_end.clone())).reads("split", Grouping::Shuffle);
+    let report = run(&t.build().unwrap(), &impatient(), &ready(), &Clock::system(), &stop).unwrap();
+    assert!(matches!(report.ending, Ending::CutShort { .. }), "{report:?}");
+    assert_eq!(report.restarts, 0);
+}
+
+/// Asks for a stop at its first tuple.
+struct StopsIt(StopHandle);
+
+impl Bolt for StopsIt {
+    fn execute(&mut self, input: &Tuple<'_>, out: &mut Output) -> ComponentResult {
+        self.0.drain();
+        out.emit(&[input.get(0)]);
+        Ok(())
+    }
 }
 
 #[test]
 fn a_second_hang_ends_the_run_and_names_the_bolt() {
     let (seen, release) = (Shared::default(), Arc::new(AtomicBool::new(false)));
-    let plan = hanging(true, &seen, &release);
-    let metrics = metrics();
-    metrics.readiness().set_brokers_reachable(true);
-    metrics.readiness().set_assigned(true);
-    let error = run(&plan, &impatient(), &metrics, &Clock::system(), &StopHandle::default());
+    let (plan, _gone) = hanging(true, &seen, &release);
+    let error = run(&plan, &impatient(), &ready(), &Clock::system(), &StopHandle::default());
     release.store(true, Ordering::Release);
     match error {
         Err(EngineError::Hung { component, .. }) => assert_eq!(component, "hang"),
