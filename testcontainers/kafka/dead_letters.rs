@@ -26,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
         a_letter_that_was_replayed_alone_is_not_replayed_with_all,
         a_replay_can_go_elsewhere_and_be_done_again,
         what_has_no_payload_is_skipped_and_said,
+        what_could_not_be_replayed_with_the_others_is_replayed_elsewhere,
         of_two_replays_at_a_time_the_older_writes_nothing,
         a_dead_letter_topic_that_is_not_there_is_said,
     )
@@ -179,6 +180,21 @@ fn what_has_no_payload_is_skipped_and_said(broker: &Broker) {
     assert_eq!(told.code, Some(1), "{told:#?}");
     assert_eq!(told.json()["skipped"][0]["why"], json!("its value is not here: it was too large"));
     assert_eq!(broker.read(&topic, Isolation::ReadCommitted).len(), 1);
+}
+
+fn what_could_not_be_replayed_with_the_others_is_replayed_elsewhere(broker: &Broker) {
+    let job = job(broker);
+    broker.produce(&job.dead_letters(), ["of nowhere"]);
+    let told = letters(broker, &job, &["replay", "--all", "--execute"]);
+    assert_eq!(told.code, Some(1), "{told:#?}");
+    assert_eq!(told.json()["replayed"].as_array().map(Vec::len), Some(3), "{told:#?}");
+    let why = "it does not say where it comes from: name a topic with --to";
+    assert_eq!(told.json()["skipped"][0]["why"], json!(why));
+    let elsewhere = broker.topic("elsewhere", 1, &[]);
+    letters(broker, &job, &["replay", "--all", "--execute", "--to", &elsewhere]).succeeded();
+    assert_eq!(values(broker, &elsewhere, 0), ["of nowhere"]);
+    letters(broker, &job, &["replay", "--all", "--execute", "--to", &elsewhere]).succeeded();
+    assert_eq!(values(broker, &elsewhere, 0).len(), 1, "each once");
 }
 
 fn of_two_replays_at_a_time_the_older_writes_nothing(broker: &Broker) {

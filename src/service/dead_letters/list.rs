@@ -50,7 +50,8 @@ pub(super) fn list(session: &Session<'_>, settings: &ClientSettings, topic: &str
     let progress: Vec<_> = committed.iter().map(|committed| Progress::read(committed.as_ref())).collect();
     let replayed = |letter: &Description| {
         let of = usize::try_from(letter.id.partition).ok().and_then(|at| progress.get(at));
-        of.is_some_and(|progress| progress.has(letter.id.offset))
+        // What has nothing to replay is passed over.
+        letter.has_payload && of.is_some_and(|progress| progress.has(letter.id.offset))
     };
     let listed: Vec<_> = found.into_iter().map(|letter| Listed { replayed: replayed(&letter), letter }).collect();
     if session.global.json {

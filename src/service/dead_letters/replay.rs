@@ -104,11 +104,32 @@ struct Partition {
     seen: i64,
 }
 
+impl Partition {
+    /// Everything below `seen` was looked at and is done with, but for what is kept for another time.
+    fn pass(&mut self, seen: i64, kept: &[i64]) {
+        for &offset in kept {
+            self.replayed.add_range(self.seen, offset);
+            self.seen = offset + 1;
+        }
+        self.replayed.add_range(self.seen, seen);
+        self.seen = seen;
+    }
+}
+
 /// A letter that is written back: its place in the block, and where to.
 struct Chosen {
     at: usize,
     topic: String,
     partition: Option<i32>,
+}
+
+/// What becomes of a letter.
+enum Choice {
+    Replay(Chosen),
+    /// Nothing, now or later: it is not wanted, was replayed before, or has nothing to replay.
+    Pass,
+    /// Nothing now: another command can replay it.
+    Keep,
 }
 
 impl<'a> Replay<'a> {
@@ -153,16 +174,19 @@ impl<'a> Replay<'a> {
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         let Some(end) = self.partitions.get(at).map(|partition| partition.end) else { return Ok(()) };
         let before_end = block.records().iter().take_while(|head| head.offset.0 < end).count();
-        let mut chosen = Vec::new();
+        let (mut chosen, mut kept) = (Vec::new(), Vec::new());
+        let offset = |place: usize| block.records().get(place).map_or(0, |head| head.offset.0);
         for place in 0..before_end {
-            chosen.extend(self.choose(block, place)?);
+            match self.choose(block, place)? {
+                Choice::Replay(letter) => chosen.push(letter),
+                Choice::Pass => {}
+                Choice::Keep => kept.push(offset(place)),
+            }
         }
         let Some(partition) = self.partitions.get_mut(at) else { return Ok(()) };
-        let offset = |place: usize| block.records().get(place).map_or(0, |head| head.offset.0);
         if self.wanted.is_empty() {
             let seen = before_end.checked_sub(1).map_or(partition.seen, |last| offset(last) + 1);
-            partition.replayed.add_range(partition.seen, seen);
-            partition.seen = seen;
+            partition.pass(seen, &kept);
         } else {
             chosen.iter().for_each(|chosen| partition.replayed.add(offset(chosen.at)));
         }
@@ -178,22 +202,22 @@ impl<'a> Replay<'a> {
     }
 
     /// Whether a letter is to be written back, and where to.
-    fn choose(&mut self, block: &RecordBlock, at: usize) -> Result<Option<Chosen>, Failure> {
+    fn choose(&mut self, block: &RecordBlock, at: usize) -> Result<Choice, Failure> {
         let letter = Description::of(block, at);
         if !self.wanted.is_empty() && !self.wanted.contains(&letter.id) {
-            return Ok(None);
+            return Ok(Choice::Pass);
         }
         self.found.insert(letter.id);
         let partition = usize::try_from(letter.id.partition).ok().and_then(|at| self.partitions.get(at));
         if !self.args.again && partition.is_some_and(|partition| partition.replayed.has(letter.id.offset)) {
             self.report.already_replayed += 1;
-            return Ok(None);
+            return Ok(Choice::Pass);
         }
         match self.target(&letter)? {
-            Ok((topic, partition)) => Ok(Some(Chosen { at, topic, partition })),
+            Ok((topic, partition)) => Ok(Choice::Replay(Chosen { at, topic, partition })),
             Err(why) => {
                 self.report.skipped.push(Skipped { letter: letter.id.to_string(), why });
-                Ok(None)
+                Ok(if letter.has_payload { Choice::Keep } else { Choice::Pass })
             }
         }
     }
@@ -229,7 +253,8 @@ impl<'a> Replay<'a> {
 /// Records and progress in one transaction.
 fn write(replayer: &Replayer, block: &RecordBlock, chosen: &[Chosen], replayed: &Progress) -> Outcome {
     let Some((to, metadata)) = replayed.write() else {
-        let sentence = "more letters were replayed one by one than can be remembered: replay those between with --all";
+        let sentence = "more letters lie between replayed ones than can be remembered: replay those with --all, and with \
+                        --to if they do not say where they come from or their topic is gone";
         return Err(Failure::new(Cause::Data, sentence));
     };
     let step = Move { partition: block.partition.clone(), to, metadata };
