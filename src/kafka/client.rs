@@ -346,7 +346,9 @@ pub enum DeliveryFailure {
     RequestTooLarge,
     /// The client has given up after its delivery timeout.
     GaveUp,
-    /// The topic does not exist, access is denied, another producer took this one's place: nothing more will succeed.
+    /// The broker does not allow it: no client will do better.
+    Denied,
+    /// The topic does not exist, another producer took this one's place: nothing more will succeed with this client.
     Fatal,
 }
 

@@ -160,7 +160,8 @@ impl<T> DeadLetters<T> {
                 }
                 _ => {
                     let topic = &self.options.topic;
-                    return Err(ComponentError::new(format!("dead-letter topic {topic:?}: {}", failed.message)));
+                    let why = format!("dead-letter topic {topic:?}: {}", failed.message);
+                    return Err(delivery_error(failed.reason, why));
                 }
             },
             DeliveryReport::Trouble(trouble) => {
@@ -181,14 +182,23 @@ impl<T> DeadLetters<T> {
 }
 
 /// What a client's error means to the engine: whether a new start may help.
+/// What a record means for the component that is not delivered.
+pub(super) fn delivery_error(reason: DeliveryFailure, message: String) -> ComponentError {
+    match reason {
+        DeliveryFailure::Denied => ComponentError::denied(message),
+        DeliveryFailure::TooLarge
+        | DeliveryFailure::RequestTooLarge
+        | DeliveryFailure::GaveUp
+        | DeliveryFailure::Fatal => ComponentError::new(message),
+    }
+}
+
 pub(super) fn component_error(error: ClientError) -> ComponentError {
     match error.kind {
-        ErrorKind::Config
-        | ErrorKind::Authorization
-        | ErrorKind::Authentication
-        | ErrorKind::Fenced
-        | ErrorKind::OffsetOutOfRange
-        | ErrorKind::TooLarge => ComponentError::permanent(error.message),
+        ErrorKind::Authorization | ErrorKind::Authentication => ComponentError::denied(error.message),
+        ErrorKind::Config | ErrorKind::Fenced | ErrorKind::OffsetOutOfRange | ErrorKind::TooLarge => {
+            ComponentError::permanent(error.message)
+        }
         ErrorKind::Unavailable
         | ErrorKind::NotKafka
         | ErrorKind::UnknownTopic

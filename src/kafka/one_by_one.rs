@@ -52,6 +52,11 @@ impl OneByOne {
         }
     }
 
+    /// Whether all that was to be sent again has its answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.taken >= self.batch.len() && self.client.as_ref().is_none_or(|client| client.in_flight() == 0)
+    }
+
     /// Adds what has become of the records.
     pub(super) fn poll(&mut self, reports: &mut Vec<DeliveryReport>) -> ComponentResult {
         self.offer();

@@ -229,7 +229,7 @@ pub(super) fn scan_properties(connection: &Connection) -> Properties {
     with_overrides(properties, connection)
 }
 
-/// What every producer needs: nothing lost, doubled or out of order.
+/// What every producer needs: nothing lost or doubled, and each partition's records in their order.
 fn writer(connection: &Connection) -> Properties {
     let mut properties = common(connection);
     properties.extend(pairs(&[

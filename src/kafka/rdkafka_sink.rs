@@ -213,9 +213,8 @@ fn reason(code: RDKafkaErrorCode) -> DeliveryFailure {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a few of librdkafka's 200 codes")]
     match code {
         E::MessageSizeTooLarge | E::InvalidMessageSize | E::MessageBatchTooLarge => DeliveryFailure::TooLarge,
-        _ if matches!(kind_of(code), ErrorKind::Fenced | ErrorKind::Authorization | ErrorKind::UnknownTopic) => {
-            DeliveryFailure::Fatal
-        }
+        _ if kind_of(code) == ErrorKind::Authorization => DeliveryFailure::Denied,
+        _ if matches!(kind_of(code), ErrorKind::Fenced | ErrorKind::UnknownTopic) => DeliveryFailure::Fatal,
         E::Fatal | E::OutOfOrderSequenceNumber | E::UnknownProducerId => DeliveryFailure::Fatal,
         _ => DeliveryFailure::GaveUp,
     }
@@ -230,7 +229,9 @@ fn failure(code: RDKafkaErrorCode, topic: &str, value_len: usize, brokers: &str)
         DeliveryFailure::GaveUp if kind_of(code) == ErrorKind::TimedOut => format!(
             "{what} was not acknowledged within delivery.timeout.ms ({code}): check that {brokers} and all in-sync replicas are up"
         ),
-        DeliveryFailure::GaveUp | DeliveryFailure::Fatal => sentence(code, "", &what, brokers).message,
+        DeliveryFailure::GaveUp | DeliveryFailure::Denied | DeliveryFailure::Fatal => {
+            sentence(code, "", &what, brokers).message
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, fmt, io::Write as _, sync::Arc, time::Duration}
 
 use super::{
     client::{DeliveryFailure, DeliveryReport, FailedRecord, FlushId, ProduceBatch, SinkClient},
-    dead_letters::{DeadLetterOptions, DeadLetters, Letter, SinkFactory, component_error},
+    dead_letters::{DeadLetterOptions, DeadLetters, Letter, SinkFactory, component_error, delivery_error},
     latest::Latest,
     one_by_one::OneByOne,
     produce::ProduceRecord,
@@ -144,10 +144,11 @@ impl KafkaSink {
         self.latest.clear();
     }
 
-    /// Hands the client what it takes; the rest stays, in order.
+    /// Hands the client what it takes; the rest stays, in order. While records are sent again alone nothing new goes out: it
+    /// could be an older value of the same key that comes last. (What the client had taken already may still overtake.)
     fn offer(&mut self) {
         let Some(client) = &mut self.client else { return };
-        if self.taken < self.batch.len() {
+        if self.taken < self.batch.len() && self.again.is_idle() {
             self.taken += client.produce(&self.batch, self.taken);
         }
         if self.taken >= self.batch.len() && !self.batch.is_empty() {
@@ -210,7 +211,7 @@ impl KafkaSink {
         self.produced.failed.add(1);
         if failed.reason != DeliveryFailure::TooLarge {
             tracing::error!(topic = &*failed.topic, component = self.component, "{}", failed.message);
-            return Err(ComponentError::new(failed.message));
+            return Err(delivery_error(failed.reason, failed.message));
         }
         let bytes = failed.value_len.to_string();
         let letter = Letter {

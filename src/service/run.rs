@@ -79,6 +79,7 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
 fn failure(error: EngineError) -> Failure {
     let cause = match &error {
         EngineError::Component { error, .. } if error.is_refusal() => Cause::Config,
+        EngineError::Component { error, .. } if error.is_denied() => Cause::Permission,
         EngineError::Component { error, .. } if !error.is_retriable() => Cause::Unavailable,
         EngineError::Refused(_) | EngineError::Disagreement(_) => Cause::Config,
         EngineError::Component { .. }
@@ -244,6 +245,13 @@ fn outcome(report: &RunReport, until_end: bool) -> Outcome {
         }
         Ending::Stopped { open_trees } => {
             tracing::warn!(open_trees, "stopped at once: what is not committed comes again with the next run");
+        }
+        Ending::CutShort { open_trees } => {
+            let sentence = format!(
+                "a part was lost with {open_trees} trees open while the run drained: what was not committed comes again \
+                 with the next run"
+            );
+            return Err(Failure::new(Cause::Unfinished, sentence));
         }
         Ending::DrainTimedOut { open_trees } => {
             let sentence = format!(

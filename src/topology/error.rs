@@ -16,6 +16,7 @@ pub struct ComponentError {
 enum Kind {
     Retriable,
     Permanent,
+    Denied,
     Refused,
 }
 
@@ -30,6 +31,11 @@ impl ComponentError {
         Self { message: message.to_string(), kind: Kind::Permanent }
     }
 
+    /// The outside does not allow it: no replay cures that either, and the process says so when it ends.
+    pub fn denied(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), kind: Kind::Denied }
+    }
+
     /// What was found is not what this was set up for, and to go on could lose or repeat something: a person has to
     /// decide, and the sentence says between what.
     pub fn refused(message: impl fmt::Display) -> Self {
@@ -40,6 +46,12 @@ impl ComponentError {
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         self.kind == Kind::Retriable
+    }
+
+    /// Whether the outside does not allow it.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.kind == Kind::Denied
     }
 
     /// Whether a person has to decide.

@@ -143,12 +143,13 @@ fn a_full_client_makes_the_sink_unready_and_loses_nothing() {
 
 #[test]
 fn a_failed_delivery_ends_the_generation() {
-    for failure in [DeliveryFailure::GaveUp, DeliveryFailure::Fatal] {
+    for failure in [DeliveryFailure::GaveUp, DeliveryFailure::Fatal, DeliveryFailure::Denied] {
         let mut bench = Bench::new(Emit::Every);
         bench.producer.get().fail_next = Some(failure);
         bench.write(&[(Value::Str("a"), Value::Int(1))]);
         let error = bench.sink.flush(Instant::ZERO).unwrap_err();
         assert_eq!(error.to_string(), "it was not delivered");
+        assert_eq!(error.is_denied(), failure == DeliveryFailure::Denied);
     }
 }
 
@@ -185,4 +186,19 @@ fn a_record_whose_request_was_too_large_is_sent_again_alone_and_counts_as_in_fli
     assert!(again.header("stormglass-lineage").is_some(), "it is the same record");
     assert_eq!(bench.metrics.dead_letters(DeadLetterReason::TooLarge).get(), 0);
     assert_eq!(bench.sent().len(), 1, "only the other one went the usual way");
+}
+
+#[test]
+fn nothing_new_goes_out_while_a_record_is_sent_again_alone() {
+    let mut bench = Bench::new(Emit::Every);
+    bench.producer.get().fail_next = Some(DeliveryFailure::RequestTooLarge);
+    bench.letters.get().hold = true;
+    bench.write(&[(Value::Str("a"), Value::Int(1))]);
+    bench.flush();
+    bench.write(&[(Value::Str("a"), Value::Int(2))]);
+    bench.flush();
+    assert_eq!((bench.open(), bench.sent().len()), (2, 0), "2 would be overtaken by 1");
+    bench.letters.get().hold = false;
+    assert_eq!((bench.open(), bench.open()), (1, 0));
+    assert_eq!(bench.sent().len(), 1);
 }

@@ -141,8 +141,10 @@ impl<'a> Sender<'a> {
             match report {
                 DeliveryReport::Acked { records, .. } => self.sent.acknowledged += records,
                 DeliveryReport::Failed(failed) => {
-                    if failed.reason == DeliveryFailure::Fatal {
-                        return Err(Failure::new(Cause::Unavailable, failed.message));
+                    match failed.reason {
+                        DeliveryFailure::Denied => return Err(Failure::new(Cause::Permission, failed.message)),
+                        DeliveryFailure::Fatal => return Err(Failure::new(Cause::Unavailable, failed.message)),
+                        DeliveryFailure::TooLarge | DeliveryFailure::RequestTooLarge | DeliveryFailure::GaveUp => {}
                     }
                     self.sent.failed += 1;
                     self.first_failure.get_or_insert((failed.reason, failed.message));

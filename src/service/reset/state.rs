@@ -111,7 +111,11 @@ fn write(changelog: &mut dyn Changelog, position: Position, clock: &Clock) -> Ou
 }
 
 fn failed(error: ComponentError) -> Failure {
-    let cause = if error.is_refusal() { Cause::Config } else { Cause::Unavailable };
+    let cause = match error {
+        _ if error.is_refusal() => Cause::Config,
+        _ if error.is_denied() => Cause::Permission,
+        _ => Cause::Unavailable,
+    };
     Failure::new(cause, error)
 }
 
