@@ -85,7 +85,7 @@ fn note_owner(file: &mut File) -> io::Result<()> {
     file.flush()
 }
 
-/// `GROUP-INSTANCE.lock`; what may not stand in a file's name is written as `%` and its bytes in hexadecimal.
+/// `GROUP@INSTANCE.lock`; what may not stand in a file's name is written as `%` and its bytes in hexadecimal.
 fn path(folder: &Path, group: &str, instance: &str) -> PathBuf {
     let escape = |text: &str| -> String {
         let one = |byte: u8| match byte {
@@ -94,7 +94,7 @@ fn path(folder: &Path, group: &str, instance: &str) -> PathBuf {
         };
         text.bytes().map(one).collect()
     };
-    folder.join(format!("{}-{}.lock", escape(group), escape(instance)))
+    folder.join(format!("{}@{}.lock", escape(group), escape(instance)))
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
         let refused = InstanceLock::take(&identity, "0").unwrap_err();
         let sentence = format!("{:#}", refused.error.unwrap());
         assert_eq!(refused.cause.code(), 75);
-        let expected = [format!("process {} runs as", process::id()), "words%2Feu-0.lock".to_owned()];
+        let expected = [format!("process {} runs as", process::id()), "words%2Feu@0.lock".to_owned()];
         assert!(expected.iter().all(|part| sentence.contains(part)), "{sentence}");
         drop((first, other));
         InstanceLock::take(&identity, "0").unwrap();
@@ -135,7 +135,7 @@ mod tests {
         let refused = InstanceLock::take(&identity(&file), "0").unwrap_err();
         let sentence = format!("{:#}", refused.error.unwrap());
         assert_eq!(refused.cause.code(), 73);
-        assert!(sentence.contains("words%2Feu-0.lock"), "{sentence}");
+        assert!(sentence.contains("words%2Feu@0.lock"), "{sentence}");
         assert!(sentence.ends_with(". Set state_dir to a folder that this user may write"), "{sentence}");
     }
 

@@ -159,6 +159,21 @@ pub enum BuildError {
         /// How often.
         times: usize,
     },
+    /// Stores of two components that would be kept under one name: component and store, with a hyphen between.
+    #[error(
+        "store \"{store}\" of \"{component}\" and store \"{other_store}\" of \"{other}\" would both be kept as \
+         \"{component}-{store}\": rename one of them"
+    )]
+    SameKeptName {
+        /// One component.
+        component: String,
+        /// Its store.
+        store: String,
+        /// The other component.
+        other: String,
+        /// Its store.
+        other_store: String,
+    },
     /// A bolt with a store that gets tuples otherwise than by key.
     #[error(
         "{read} by {grouping} grouping, but \"{}\" has a store: the tuples of a key must all come to the task that has \

@@ -26,6 +26,7 @@ pub(super) fn check(topology: &TopologyBuilder) -> Result<Checked, BuildErrors> 
         of_stores(component, &mut errors);
         of_reads(topology, component, &mut errors);
     }
+    of_kept_names(topology, &mut errors);
     let depths = longest_ways(topology.components.len(), &edges(topology)).unwrap_or_else(|cycles| {
         errors.extend(cycles.iter().map(|cycle| cycle_error(topology, cycle)));
         Vec::new()
@@ -140,6 +141,25 @@ fn of_stores(component: &Declared, errors: &mut Vec<BuildError>) {
     for read in component.reads.iter().filter(|read| !matches!(read.grouping, Grouping::Fields(_))) {
         let (read, grouping) = (read_of(component, read), read.grouping.name());
         errors.push(BuildError::StoreNotByKey { read, grouping });
+    }
+}
+
+/// A store's changelog is named after component and store.
+fn of_kept_names(topology: &TopologyBuilder, errors: &mut Vec<BuildError>) {
+    let mut kept = BTreeMap::<String, (&str, &str)>::new();
+    for component in &topology.components {
+        for store in &component.stores {
+            let this = (component.name.as_str(), store.name.as_str());
+            let other = *kept.entry(format!("{}-{}", this.0, this.1)).or_insert(this);
+            if other.0 != this.0 {
+                errors.push(BuildError::SameKeptName {
+                    component: this.0.to_owned(),
+                    store: this.1.to_owned(),
+                    other: other.0.to_owned(),
+                    other_store: other.1.to_owned(),
+                });
+            }
+        }
     }
 }
 

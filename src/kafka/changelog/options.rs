@@ -42,10 +42,11 @@ impl ChangelogOptions {
         }
     }
 
-    /// The identity under which flushes are written.
+    /// The identity under which flushes are written. No slot has a slash in its name: with a hyphen between them, slot `eu-0`
+    /// of `words` and slot `0` of `words-eu` would fence each other.
     #[must_use]
     pub fn transactional_id(&self) -> String {
-        format!("{}-{}", self.app, self.slot)
+        format!("{}/{}", self.app, self.slot)
     }
 
     /// The name of a store's topic.

@@ -288,6 +288,18 @@ fn stores_are_numbered_in_the_order_of_declaration() {
 }
 
 #[test]
+fn stores_that_would_be_kept_as_one_are_told() {
+    let mut t = TopologyBuilder::new("t");
+    t.spout("lines", || Nothing).fields(["x"]);
+    t.bolt("count", || Nothing).reads("lines", Grouping::fields(["x"])).store::<String, u64>("a-b");
+    t.bolt("count-a", || Nothing).reads("lines", Grouping::fields(["x"])).store::<String, u64>("b");
+    assert_snapshot!(errors(&t), @r#"
+    topology "t" has 1 mistake:
+      - store "b" of "count-a" and store "a-b" of "count" would both be kept as "count-a-b": rename one of them
+    "#);
+}
+
+#[test]
 fn a_store_that_cannot_be_is_told_with_what_to_do() {
     let mut t = TopologyBuilder::new("t");
     t.spout("lines", || Nothing).fields(["x"]).stream("more", ["x"]);
