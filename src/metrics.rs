@@ -112,12 +112,12 @@ table! {
     component_tasks Gauge "1" ["component"] "Tasks that a component runs as.";
     component_executed_total Counter "1" ["component"] "Tuples that a bolt or sink has executed.";
     component_emitted_total Counter "1" ["component" "stream"] "Tuples that a component has emitted.";
-    component_acked_total Counter "1" ["component"] "Tuples that a component has acked; of a spout: trees.";
-    component_failed_total Counter "1" ["component"] "Tuples that a component has failed; of a spout: trees.";
+    component_acked_total Counter "1" ["component"] "Inputs that a bolt or sink has acked.";
+    component_failed_total Counter "1" ["component"] "Inputs that a bolt or sink has failed.";
     trees_started_total Counter "1" ["component"] "Tuple trees that a spout has started.";
     trees_completed_total Counter "1" ["component" "outcome"] "Tuple trees that ended, by how.";
     records_replayed_total Counter "1" ["reason"] "Records emitted again, by why.";
-    records_left_unfinished_total Counter "1" [] "Records emitted and not committed when their partition went to another member, which emits them again; an upper bound.";
+    records_left_unfinished_total Counter "1" [] "Records emitted and not committed when their partition left, which whoever reads it next emits again; an upper bound.";
     records_lost_total Counter "1" [] "Records deleted before they were read, where that is skipped; an upper bound.";
     late_acks_total Counter "1" [] "Acks and failures of records whose partition had left: ignored.";
     duplicates_total Counter "1" ["outcome"] "Effects that were repeated, by whether anybody outside can see them.";

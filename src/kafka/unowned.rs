@@ -3,7 +3,9 @@
 //! A static member that is back within its session has what it had, and the group does not rebalance (KIP-345). What was
 //! added to its topics meanwhile is given to nobody, and neither is what was to move to another member when it was killed
 //! between the two rounds of a cooperative rebalance: until the group rebalances for another reason, which may be never. So
-//! a static member looks once in its life, twice: if the same partitions are nobody's for a whole session, it joins anew.
+//! a static member looks once in its life, and a second time where it has found some: if the same partitions are nobody's for a
+//! whole session, it joins anew. Who asks waits for the answer of every broker, so that a look that shows nothing is not
+//! repeated soon.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +15,7 @@ use kafka_protocol::{messages::ConsumerProtocolAssignment, protocol::Decodable a
 use super::client::TopicPartition;
 use crate::clock::Instant;
 
-/// Until the next look at a group that is not stable.
+/// Until the next look where nothing could be seen; doubled each time, up to a session.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Whether partitions are to be looked for that nobody reads, and which there were.
@@ -23,6 +25,8 @@ pub(super) struct Unowned {
     due: Option<Instant>,
     seen: Vec<TopicPartition>,
     begun: bool,
+    /// Looks in a row at which nothing could be seen.
+    vain: u32,
 }
 
 impl Unowned {
@@ -38,13 +42,16 @@ impl Unowned {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// These are nobody's; `None`: it could not be seen, as while the group rebalances. Returns whether to join anew.
+    /// These are nobody's; `None`: it could not be seen, as while the group rebalances or a broker is away. Returns whether
+    /// to join anew.
     pub(super) fn saw(&mut self, unowned: Option<Vec<TopicPartition>>, session: Duration, now: Instant) -> bool {
         let Some(unowned) = unowned else {
             self.seen.clear();
-            self.due = Some(now + SOON);
+            self.due = Some(now + SOON.saturating_mul(1 << self.vain.min(16)).min(session));
+            self.vain += 1;
             return false;
         };
+        self.vain = 0;
         let still = !unowned.is_empty() && unowned == self.seen;
         self.due = (!unowned.is_empty() && !still).then(|| now + session);
         self.seen = unowned;
@@ -116,6 +123,24 @@ mod tests {
         assert!(watch.saw(Some(partitions(&[2])), SESSION, start + SESSION));
         watch.begin(start + 2 * SESSION);
         assert!(!watch.is_due(start + 9 * SESSION), "once in a life");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_looked_at_less_and_less_often() {
+        let mut watch = Unowned::default();
+        watch.begin(Instant::ZERO);
+        let mut now = Instant::ZERO;
+        let mut pauses = Vec::new();
+        for _ in 0..40 {
+            assert!(watch.is_due(now) && !watch.saw(None, SESSION, now));
+            let began = now;
+            while !watch.is_due(now) {
+                now = now + SOON;
+            }
+            pauses.push((now - began).as_secs());
+        }
+        assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 32, 45]);
+        assert!(pauses[7..].iter().all(|pause| *pause == 45));
     }
 
     #[test]

@@ -48,8 +48,6 @@ label! {
 label! {
     /// Whether anybody outside can see that something happened twice.
     DuplicateOutcome {
-        /// The repetition was recognised and left out.
-        Suppressed = "suppressed",
         /// The repetition had an effect.
         Visible = "visible",
     }

@@ -25,14 +25,14 @@ pub(super) struct Start {
 pub struct RestoreReport {
     /// Records that come again and may be in the state already: an upper bound.
     pub possible_repeats: u64,
-    /// Entries that the stores hold after the restore.
+    /// The most entries that a generation has read back into the stores.
     pub keys: u64,
     /// How long opening the changelog and reading it took.
     pub took: Duration,
 }
 
 impl RestoreReport {
-    /// What a later generation has found: its keys are what the stores hold now, the rest adds up.
+    /// What a later generation has found: of its keys the most that there were, the rest adds up.
     pub(super) fn add(&mut self, later: Self) {
         self.possible_repeats += later.possible_repeats;
         self.keys = later.keys.max(self.keys);
