@@ -266,8 +266,8 @@ pub trait SourceClient: Send {
     /// A topic that the subscription names does not exist, no broker answers, access is denied.
     fn partitions(&mut self, max_wait: Duration) -> Result<Vec<TopicPartition>, ClientError>;
 
-    /// Oldest record and end of partitions, in the same order. Waits for the network up to `max_wait`; for starts,
-    /// not for the hot path.
+    /// Oldest record and end of partitions, in the same order. Waits for the network up to `max_wait` in
+    /// all; for starts, not for the hot path.
     ///
     /// # Errors
     /// A partition does not exist, no broker answers, access is denied.

@@ -295,15 +295,16 @@ impl Poller {
 
     /// Goes on with partitions that do not hold the offset to go on from, if that is wanted.
     fn cross_gaps(&mut self, max_wait: Duration) -> ComponentResult {
+        let mut wait = if max_wait.is_zero() { Duration::ZERO } else { ASK_FIRST_ENDS };
         for (partition, epoch, next) in std::mem::take(&mut self.astray) {
             if !self.held.contains_key(&partition) {
                 continue;
             }
-            let wait = if max_wait.is_zero() { Duration::ZERO } else { ASK_FIRST_ENDS };
             let found = self.client.watermarks(std::slice::from_ref(&partition), wait);
             let Ok(Some(watermarks)) = found.map(|mut found| found.pop()) else {
-                // Asked again at the next step.
+                // Asked again at the next step. The group does not wait for one answer after the other.
                 self.astray.push((partition, epoch, next));
+                wait = Duration::ZERO;
                 continue;
             };
             let gap = Gap::of(next, &watermarks);
@@ -395,11 +396,11 @@ impl Companion for Poller {
         Ok(CompanionStep::Continue)
     }
 
-    fn close(&mut self, deadline: Instant) {
+    fn close(&mut self, max_wait: Duration) {
         // Commits that were ordered are sent before the member leaves.
         self.obey().ok();
         self.metrics.readiness().set_assigned(false);
-        if let Err(error) = self.client.close(deadline - self.now) {
+        if let Err(error) = self.client.close(max_wait) {
             tracing::warn!("could not leave the consumer group in time: {error}");
         }
     }

@@ -379,10 +379,11 @@ impl SourceClient for RdkafkaSource {
         partitions: &[TopicPartition],
         max_wait: Duration,
     ) -> Result<Vec<Watermarks>, ClientError> {
+        let until = self.clock.now() + max_wait;
         let each = partitions.iter().map(|partition| {
             let (low, high) = self
                 .consumer
-                .fetch_watermarks(&partition.topic, partition.partition, max_wait)
+                .fetch_watermarks(&partition.topic, partition.partition, until - self.clock.now())
                 .map_err(|error| call_error(&error, &format!("ends of partition {partition}"), self.brokers()))?;
             Ok(Watermarks { partition: partition.clone(), low: NextOffset(low), high: NextOffset(high) })
         });

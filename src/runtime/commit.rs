@@ -20,6 +20,18 @@ pub(crate) enum CommitStep {
     Commit(CommitNumber),
 }
 
+impl CommitStep {
+    /// Whom it waits for.
+    pub(crate) const fn waits_for(self) -> &'static str {
+        match self {
+            Self::Freeze(_) | Self::HandOver(_) => "the executors",
+            Self::Flush(..) => "what the bolts have flushed to be worked through",
+            Self::Deliver(_) => "the outputs, and the changelog, to be acknowledged",
+            Self::Commit(_) => "the offsets to be taken by the group",
+        }
+    }
+}
+
 /// Where the stores of a topology are kept.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Keeps {
@@ -35,8 +47,11 @@ pub(crate) enum Keeps {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
     Resting { since: Instant },
-    At { step: CommitStep, answers: usize },
+    At { step: CommitStep, answers: usize, since: Instant, said: bool },
 }
+
+/// A step that takes longer is worth a word: something outside does not answer.
+const SLOW: Duration = Duration::from_secs(30);
 
 /// Drives one commit after the other. A step is broadcast only when every executor has answered the one before, so what
 /// is committed was frozen before the flush that covers it.
@@ -67,29 +82,40 @@ impl Committer {
     #[must_use]
     pub(crate) fn begin_if_due(&mut self, now: Instant) -> Option<CommitStep> {
         match self.state {
-            State::Resting { since } if now - since >= self.interval => self.begin(),
+            State::Resting { since } if now - since >= self.interval => self.begin(now),
             State::Resting { .. } | State::At { .. } => None,
         }
     }
 
     /// Begins a commit if none goes on.
     #[must_use]
-    pub(crate) fn begin(&mut self) -> Option<CommitStep> {
+    pub(crate) fn begin(&mut self, now: Instant) -> Option<CommitStep> {
         if !self.is_resting() {
             return None;
         }
         self.number.0 += 1;
-        Some(self.go_to(CommitStep::Freeze(self.number)))
+        Some(self.go_to(CommitStep::Freeze(self.number), now))
     }
 
-    fn go_to(&mut self, step: CommitStep) -> CommitStep {
-        self.state = State::At { step, answers: 0 };
+    const fn go_to(&mut self, step: CommitStep, now: Instant) -> CommitStep {
+        self.state = State::At { step, answers: 0, since: now, said: false };
         step
+    }
+
+    /// The step that has taken too long by now, once.
+    pub(crate) fn slow(&mut self, now: Instant) -> Option<CommitStep> {
+        match &mut self.state {
+            State::At { step, since, said, .. } if !*said && now - *since >= SLOW => {
+                *said = true;
+                Some(*step)
+            }
+            State::At { .. } | State::Resting { .. } => None,
+        }
     }
 
     /// One executor has done `step`. The next step, once all have.
     pub(crate) fn answered(&mut self, done: CommitStep, now: Instant) -> Progress {
-        let State::At { step, answers } = &mut self.state else { return Progress::Waiting };
+        let State::At { step, answers, .. } = &mut self.state else { return Progress::Waiting };
         if *step != done {
             return Progress::Waiting;
         }
@@ -111,7 +137,7 @@ impl Committer {
                 return Progress::Finished;
             }
         };
-        Progress::Next(self.go_to(next))
+        Progress::Next(self.go_to(next, now))
     }
 
     /// True if no commit goes on.
@@ -188,9 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_takes_long_is_told_once() {
+        let mut committer = Committer::new(1, 0, Keeps::Nothing, Duration::ZERO, MS(0));
+        assert_eq!(committer.slow(MS(90_000)), None, "none goes on");
+        let freeze = committer.begin(MS(0)).unwrap();
+        assert!(matches!(committer.answered(freeze, MS(20_000)), Progress::Next(CommitStep::Deliver(_))));
+        assert_eq!(committer.slow(MS(49_999)), None);
+        assert_eq!(committer.slow(MS(50_000)), Some(CommitStep::Deliver(CommitNumber(1))));
+        assert_eq!(committer.slow(MS(99_000)), None);
+    }
+
+    #[test]
     fn no_step_is_taken_before_every_executor_has_answered_the_one_before() {
         let mut committer = Committer::new(3, 0, Keeps::Nothing, Duration::ZERO, MS(0));
-        let freeze = committer.begin().unwrap();
+        let freeze = committer.begin(MS(0)).unwrap();
         assert_eq!(committer.answered(freeze, MS(0)), Progress::Waiting);
         // An answer to another step counts for nothing.
         assert_eq!(committer.answered(CommitStep::Deliver(CommitNumber(1)), MS(0)), Progress::Waiting);
@@ -204,7 +241,7 @@ mod tests {
         let mut committer = Committer::new(1, 1, Keeps::InChangelog, Duration::ZERO, MS(0));
         committer.start_at(CommitNumber(7));
         let n = CommitNumber(7);
-        let freeze = committer.begin().unwrap();
+        let freeze = committer.begin(MS(0)).unwrap();
         assert_eq!(freeze, CommitStep::Freeze(n));
         let order = [CommitStep::Flush(n, 1), CommitStep::HandOver(n), CommitStep::Deliver(n)];
         let mut step = freeze;
@@ -221,7 +258,7 @@ mod tests {
         let mut committer = Committer::new(1, 0, Keeps::Nothing, Duration::from_millis(100), MS(0));
         assert_eq!(committer.begin_if_due(MS(99)), None);
         let mut step = committer.begin_if_due(MS(100)).unwrap();
-        assert_eq!(committer.begin(), None);
+        assert_eq!(committer.begin(MS(0)), None);
         while let Progress::Next(next) = committer.answered(step, MS(150)) {
             step = next;
         }

@@ -206,8 +206,8 @@ impl Conductor {
     }
 
     /// Begins a commit, due or not, unless one goes on. True if it did.
-    pub(crate) fn commit(&mut self) -> bool {
-        let begun = self.committer.begin();
+    pub(crate) fn commit(&mut self, now: Instant) -> bool {
+        let begun = self.committer.begin(now);
         if let Some(step) = begun {
             self.control.broadcast(&Command::Commit(step));
         }
@@ -216,6 +216,9 @@ impl Conductor {
 
     /// Does what is due. How the generation has ended, once it has: the executors are then to be stopped.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Ending> {
+        if let Some(step) = self.committer.slow(now) {
+            tracing::warn!(commit = self.committer.number().0, "a commit waits for {}", step.waits_for());
+        }
         match self.phase {
             Phase::Starting => None,
             Phase::GivenUp => Some(Ending::Stopped { open_trees: 0 }),
@@ -233,7 +236,7 @@ impl Conductor {
             Phase::Draining { deadline, ending } => {
                 if !self.is_quiet() {
                     self.commit_if_due(now);
-                } else if self.commit() {
+                } else if self.commit(now) {
                     self.phase = Phase::LastCommit { deadline, ending };
                 }
                 None

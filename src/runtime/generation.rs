@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Room for commands to an executor and for all reports. Each command of a commit waits for its report, so that there are
-/// never more than a few and no send waits.
+/// never more than a few and no send waits; but while stores are restored, whoever reads faster waits for whoever stores.
 const MESSAGES: usize = 1024;
 
 /// Every task has its executor and its place there.

@@ -157,8 +157,8 @@ impl Companion for Keeper {
         }
     }
 
-    fn close(&mut self, deadline: Instant) {
-        self.changelog.close(deadline - self.now);
+    fn close(&mut self, max_wait: Duration) {
+        self.changelog.close(max_wait);
     }
 }
 

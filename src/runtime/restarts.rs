@@ -1,4 +1,4 @@
-//! What becomes of a run when a generation of it has ended with an error. Pure.
+//! What becomes of a run when a generation of it has ended with an error, decided and said.
 
 use std::time::Duration;
 

@@ -301,7 +301,7 @@ impl Running {
             Ok(CompanionStep::Finished) => Ok(()),
             Err(error) => Err(EngineError::component(companion.name(), error)),
         };
-        companion.close(now + GOODBYE);
+        companion.close(GOODBYE);
         *slot = None;
         self.tell(Report::Ended(result));
         Instant::FAR_FUTURE
@@ -349,7 +349,7 @@ impl Running {
         }
         drop(self.executors);
         for companion in self.companions.iter_mut().flatten() {
-            companion.close(now + GOODBYE);
+            companion.close(GOODBYE);
         }
     }
 }

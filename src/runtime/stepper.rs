@@ -109,7 +109,7 @@ impl Stepper {
 
     /// Begins a commit now.
     pub(super) fn commit(&mut self) {
-        self.conductor.commit();
+        self.conductor.commit(self.now);
     }
 
     /// Roots emitted and trees ended so far.
@@ -160,7 +160,7 @@ impl Stepper {
             while executor.step(self.now)? != Step::Stopped {}
         }
         for companion in &mut self.companions {
-            companion.close(self.now);
+            companion.close(Duration::ZERO);
         }
         Ok(())
     }

@@ -158,6 +158,6 @@ fn drive_companion(
             Err(error) => break Err(EngineError::component(companion.name(), error)),
         }
     };
-    companion.close(clock.now() + leaving.get().copied().unwrap_or(GOODBYE));
+    companion.close(leaving.get().copied().unwrap_or(GOODBYE));
     result
 }

@@ -196,8 +196,8 @@ pub trait Companion: Send {
     /// An error ends the generation.
     fn step(&mut self, now: Instant, max_wait: Duration) -> ComponentResult<CompanionStep>;
 
-    /// Called once when no step will follow, within the shutdown's deadline.
-    fn close(&mut self, _deadline: Instant) {}
+    /// Called once when no step will follow; may take up to `max_wait`.
+    fn close(&mut self, _max_wait: Duration) {}
 }
 
 /// What a companion wants next.

@@ -73,6 +73,7 @@ pub fn ten_stops(job: &Job, check: impl Fn(&Finished)) {
         });
         run.signal(Signal::SIGTERM);
         let run = run.wait().succeeded();
+        assert_eq!(run.number("restarts"), 0, "{run:#?}");
         check(&run);
         open.extend(Some(run.number("open_at_stop")).filter(|&trees| trees > 0));
     }

@@ -66,7 +66,7 @@ struct Hang {
     release: Arc<AtomicBool>,
     always: bool,
     /// Hangs up when every instance is gone.
-    _lives: mpsc::Sender<()>,
+    _lives: mpsc::SyncSender<()>,
 }
 
 impl Bolt for Hang {
@@ -83,7 +83,7 @@ impl Bolt for Hang {
 
 /// The receiver is told when every instance of the bolt is gone.
 fn hanging(always: bool, seen: &Shared, release: &Arc<AtomicBool>) -> (Plan, mpsc::Receiver<()>) {
-    let (lives, gone) = mpsc::channel();
+    let (lives, gone) = mpsc::sync_channel(0);
     let mut t = TopologyBuilder::new("hanging");
     let (from, into) = (Arc::clone(seen), Arc::clone(seen));
     let (hung, release) = (Arc::new(AtomicBool::new(false)), Arc::clone(release));

@@ -188,7 +188,7 @@ fn edges_of_descendants_differ_whether_emitted_plainly_or_anchored() {
         Ok(handled)
     });
     let batches = h.batches(2);
-    let edges: std::collections::BTreeSet<_> = batches.iter().flat_map(|b| b.rows()).map(|r| r.edge).collect();
+    let edges: BTreeSet<_> = batches.iter().flat_map(|b| b.rows()).map(|r| r.edge).collect();
     assert_eq!(edges.len(), 6);
 }
 
