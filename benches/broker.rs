@@ -22,8 +22,10 @@ use stormglass::{
     kafka::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
         admin::Admin,
-        client::{Position, SinkClient as _, SourceClient as _, SourceEvent},
-        produce::{ProduceBatch, ProduceRecord},
+        client::{
+            Position, SinkClient as _, SourceClient as _, SourceEvent,
+            produce::{ProduceBatch, ProduceRecord},
+        },
     },
 };
 

@@ -20,8 +20,10 @@ use stormglass::{
     kafka::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
         admin::Admin,
-        client::{Position, SinkClient, SourceClient, SourceEvent},
-        produce::{ProduceBatch, ProduceRecord},
+        client::{
+            Position, SinkClient, SourceClient, SourceEvent,
+            produce::{ProduceBatch, ProduceRecord},
+        },
     },
 };
 

@@ -24,7 +24,10 @@ use std::{
 use hdrhistogram::Histogram;
 use stormglass::{
     clock::Clock,
-    kafka::{Connection, admin::Admin, reader::TopicReader},
+    kafka::{
+        Connection,
+        admin::{Admin, reader::TopicReader},
+    },
 };
 
 #[path = "latency/by_hand.rs"]

@@ -26,7 +26,7 @@
 //! | ledger | the live trees of one executor: an XOR of open edges each ([`ack::Ledger`]) |
 //! | lineage | what a tuple *is*, in 64 bits that are equal when it is replayed: its edge |
 //! | effect | an execution whose repetition would be seen outside; repeats of it are `duplicates` |
-//! | frontier | per partition: everything below is done ([`kafka::offsets`]) |
+//! | frontier | per partition: everything below is done ([`kafka::source::offsets`]) |
 //! | commit | freeze, flush by depth, deliver, commit what was frozen |
 //! | generation | one life of all executors: an error of a part ends it, and the next starts from the last commit |
 //!
@@ -61,7 +61,7 @@
 //!
 //! # Reading order
 //! [`topology`] (`bolt`, `spout`, `sink`: the contracts), [`mod@tuple`] (`id`), [`ack`] (`ledger`), then `topology/execution`
-//! (one call from its input to its ack), `runtime/commit` and `runtime/executor`, [`kafka::offsets`] and `kafka/source`.
+//! (one call from its input to its ack), `runtime/commit` and `runtime/executor`, [`kafka::source::offsets`] and `kafka/source`.
 //! Each folder's first lines name its files in reading order and its invariants.
 
 pub mod ack;

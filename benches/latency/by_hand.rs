@@ -7,8 +7,10 @@ use stormglass::{
     clock::Clock,
     kafka::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
-        client::{CommitToken, DeliveryReport, FlushId, Position, SinkClient, SourceClient, SourceEvent},
-        produce::{ProduceBatch, ProduceRecord},
+        client::{
+            CommitToken, DeliveryReport, FlushId, Position, SinkClient, SourceClient, SourceEvent,
+            produce::{ProduceBatch, ProduceRecord},
+        },
     },
 };
 

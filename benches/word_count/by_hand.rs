@@ -8,8 +8,10 @@ use stormglass::{
     kafka::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
         admin::Admin,
-        client::{CommitToken, DeliveryReport, FlushId, Position, SinkClient, SourceClient, SourceEvent},
-        produce::{ProduceBatch, ProduceRecord},
+        client::{
+            CommitToken, DeliveryReport, FlushId, Position, SinkClient, SourceClient, SourceEvent,
+            produce::{ProduceBatch, ProduceRecord},
+        },
     },
     metrics::process,
     topologies::words,

@@ -20,7 +20,7 @@ use crate::{
     kafka::{
         ChangelogOptions, Connection, DeadLetterOptions, Emit, KafkaChangelog, KafkaSink, KafkaSinkOptions, KafkaSpout,
         KafkaSpoutOptions, OutOfRange, SinkFactory, SinkOptions, SourceFactory, TransactionOptions,
-        changelog::ChangelogClients, retry::RetryPolicy,
+        changelog::ChangelogClients, source::retry::RetryPolicy,
     },
     metrics::Metrics,
     runtime::EngineOptions,

@@ -4,10 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::host::HostId;
 use crate::{
-    kafka::{
-        client::{SinkClient, SourceClient},
-        scan::ScanClient,
-    },
+    kafka::client::{SinkClient, SourceClient, scan::ScanClient},
     topology::{Spout, changelog::Changelog},
 };
 

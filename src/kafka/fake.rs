@@ -6,13 +6,10 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    client::{
-        AssignedPartition, AssignmentEpoch, ClientError, Commit, CommitOutcome, CommitToken, Committed, Contents,
-        DeliveryFailure, DeliveryReport, FailedRecord, FlushId, NextOffset, Offset, Position, ProduceBatch,
-        RecordBlock, SinkClient, SourceClient, SourceEvent, TopicPartition, Watermarks,
-    },
-    record::Headers,
+use super::client::{
+    AssignedPartition, AssignmentEpoch, ClientError, Commit, CommitOutcome, CommitToken, Committed, Contents,
+    DeliveryFailure, DeliveryReport, FailedRecord, FlushId, NextOffset, Offset, Position, ProduceBatch, RecordBlock,
+    SinkClient, SourceClient, SourceEvent, TopicPartition, Watermarks, record::Headers,
 };
 
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     audit::{Ledger, Verdict},
     clock::Clock,
-    kafka::{DeadLetter, reader::TopicReader, record::RecordBlock},
+    kafka::{DeadLetter, admin::reader::TopicReader, client::record::RecordBlock},
 };
 
 /// Longest silence of the brokers.
@@ -198,10 +198,7 @@ fn tell(session: &Session<'_>, report: &Report) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::{
-        client::{AssignmentEpoch, Offset, TopicPartition},
-        record::push_header,
-    };
+    use crate::kafka::client::{AssignmentEpoch, Offset, TopicPartition, record::push_header};
 
     fn args(kind: AuditKind) -> Audit {
         Audit {

@@ -13,8 +13,10 @@ use crate::{
         self, ChangelogConnections, ChangelogOptions, DeadLetterOptions, Emit, KafkaChangelog, KafkaSink,
         KafkaSinkOptions, KafkaSpout, KafkaSpoutOptions, RdkafkaSink, RdkafkaSource, SinkFactory, SinkOptions,
         SourceFactory, SourceOptions,
-        format::{Decoder, Format, Policy},
-        retry::RetryPolicy,
+        source::{
+            format::{Decoder, Format, Policy},
+            retry::RetryPolicy,
+        },
     },
     metrics::Metrics,
     runtime::EngineOptions,

@@ -26,9 +26,8 @@ use crate::{
     clock::Clock,
     kafka::{
         admin::Admin,
-        client::{ClientError, ErrorKind},
+        client::{ClientError, ErrorKind, topics::TopicSpec},
         librdkafka_version,
-        topics::TopicSpec,
     },
     metrics::{DeadLetterReason, DuplicateOutcome, Metrics, ReplayReason},
     runtime::{Ending, EngineError, RunReport, StopHandle, run as run_engine},

@@ -6,9 +6,11 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use stormglass::kafka::{
     Connection,
-    admin_group::{GroupAdmin, Move},
+    admin::{
+        group::{GroupAdmin, Move},
+        replay::{ReplayRecord, Replayer},
+    },
     client::{ErrorKind, NextOffset, TopicPartition},
-    replay::{ReplayRecord, Replayer},
 };
 
 use crate::{

@@ -8,7 +8,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
-use stormglass::kafka::{Connection, admin_group::GroupAdmin};
+use stormglass::kafka::{Connection, admin::group::GroupAdmin};
 
 use super::{
     Subject,

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::records::{Author, Row, encode};
 use crate::{
     clock::Instant,
-    kafka::{
-        client::{FlushId, ProduceBatch},
+    kafka::client::{
+        FlushId, ProduceBatch,
         produce::{ProduceRecord, ProduceRow},
     },
 };

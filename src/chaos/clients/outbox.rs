@@ -22,8 +22,8 @@ use crate::{
         link::{Call, Heard, Link},
     },
     clock::Instant,
-    kafka::{
-        client::{FlushId, ProduceBatch},
+    kafka::client::{
+        FlushId, ProduceBatch,
         produce::{BY_KEY, ProduceRow},
     },
 };

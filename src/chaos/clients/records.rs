@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use crate::kafka::record::{Headers, push_header};
+use crate::kafka::client::record::{Headers, push_header};
 
 /// Who writes a batch, and which numbers its records have.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

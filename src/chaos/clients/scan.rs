@@ -15,8 +15,8 @@ use crate::{
         link::{Call, Heard, Link},
     },
     clock::Instant,
-    kafka::{
-        client::{AssignmentEpoch, ClientError, ErrorKind, Position, TopicPartition},
+    kafka::client::{
+        AssignmentEpoch, ClientError, ErrorKind, Position, TopicPartition,
         scan::{ScanClient, ScanRecord},
     },
 };

@@ -21,8 +21,8 @@ use crate::{
         SinkOptions,
         client::{
             ClientError, Contents, DeliveryFailure, DeliveryReport, ErrorKind, FailedRecord, ProduceBatch, SinkClient,
+            produce::ProduceRow,
         },
-        produce::ProduceRow,
     },
 };
 

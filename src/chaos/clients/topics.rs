@@ -19,8 +19,8 @@ use crate::{
         link::{Call, Heard, Link},
     },
     clock::Instant,
-    kafka::{
-        client::{ClientError, ErrorKind},
+    kafka::client::{
+        ClientError, ErrorKind,
         topics::{TopicFacts, TopicSpec, TopicsClient},
     },
 };

@@ -23,8 +23,7 @@ use crate::{
     clock::Instant,
     kafka::{
         TransactionOptions,
-        client::{ClientError, ErrorKind, ProduceBatch},
-        transactions::TransactionClient,
+        client::{ClientError, ErrorKind, ProduceBatch, transactions::TransactionClient},
     },
 };
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{ChangelogClients, ChangelogClientsFactory};
-use crate::kafka::{
-    client::{ClientError, ErrorKind},
+use crate::kafka::client::{
+    ClientError, ErrorKind,
     produce::ProduceBatch,
     scan::{ScanClient, ScanRecord},
     topics::{TopicFacts, TopicSpec, TopicsClient},

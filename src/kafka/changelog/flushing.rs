@@ -6,11 +6,13 @@ use super::{ChangelogOptions, opening::Topics};
 use crate::{
     clock::{Clock, Instant},
     kafka::{
-        client::ClientError,
+        client::{
+            ClientError,
+            produce::{ProduceBatch, ProduceRecord},
+            record::NO_TIMESTAMP,
+            transactions::TransactionClient,
+        },
         dead_letters::component_error,
-        produce::{ProduceBatch, ProduceRecord},
-        record::NO_TIMESTAMP,
-        transactions::TransactionClient,
     },
     state::{Changes, FormatRecord, RecordKey},
     topology::{

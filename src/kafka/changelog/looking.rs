@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    kafka::{
-        client::{ClientError, ErrorKind},
+    kafka::client::{
+        ClientError, ErrorKind,
         scan::{ScanClient, ScanFactory, ScanRecord},
     },
     state::{FormatRecord, Position, RecordError, RecordKey},

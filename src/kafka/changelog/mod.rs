@@ -18,11 +18,13 @@ use std::{sync::Arc, time::Duration};
 
 use self::{flushing::Flushing, opening::Topics, restoring::Restoring};
 use super::{
-    client::ClientError,
+    client::{
+        ClientError,
+        scan::{ScanClient, ScanRecord},
+        topics::TopicsClient,
+        transactions::TransactionClient,
+    },
     dead_letters::component_error,
-    scan::{ScanClient, ScanRecord},
-    topics::TopicsClient,
-    transactions::TransactionClient,
 };
 use crate::{
     clock::Clock,

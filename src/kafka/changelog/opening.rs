@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::options::ChangelogOptions;
 use crate::{
-    kafka::topics::{TopicFacts, TopicSpec},
+    kafka::client::topics::{TopicFacts, TopicSpec},
     state::{FormatRecord, RESET},
     topology::{ComponentError, ComponentResult, changelog::StoreFormat},
 };

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::opening::Topics;
 use crate::{
-    kafka::scan::ScanRecord,
+    kafka::client::scan::ScanRecord,
     state::{Changes, FormatRecord, Position, RESET, RecordKey},
     topology::{ComponentError, ComponentResult, changelog::StoreId},
 };

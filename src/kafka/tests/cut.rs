@@ -9,9 +9,8 @@ use super::bench::{Bench, Out};
 use crate::{
     kafka::{
         KafkaSpoutOptions,
-        commit_metadata::CommitMetadata,
         fake::{FakeBroker, tp},
-        retry::RetryPolicy,
+        source::{commit_metadata::CommitMetadata, retry::RetryPolicy},
     },
     topology::{CommitNumber, CommitState, ComponentError, Spout as _},
 };

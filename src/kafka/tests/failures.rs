@@ -9,8 +9,10 @@ use crate::{
     kafka::{
         KafkaSpoutOptions, Start,
         fake::{FakeBroker, tp},
-        format::{Decoder, Policy},
-        retry::RetryPolicy,
+        source::{
+            format::{Decoder, Policy},
+            retry::RetryPolicy,
+        },
     },
     metrics::DeadLetterReason,
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},

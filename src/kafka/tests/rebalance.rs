@@ -12,9 +12,8 @@ use crate::{
     kafka::{
         KafkaSpoutOptions,
         client::{SourceEvent, TopicPartition},
-        commit_metadata::CommitMetadata,
         fake::{FakeBroker, tp},
-        retry::RetryPolicy,
+        source::{commit_metadata::CommitMetadata, retry::RetryPolicy},
     },
     metrics::DeadLetterReason,
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},

@@ -8,7 +8,7 @@ use crate::{
         KafkaSpoutOptions, OutOfRange,
         client::{CommitOutcome, Committed, NextOffset, SourceEvent},
         fake::{FakeBroker, tp},
-        format::{Decoder, Format},
+        source::format::{Decoder, Format},
     },
     metrics::DeadLetterReason,
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},

@@ -10,9 +10,8 @@ use crate::{
     kafka::{
         KafkaSpoutOptions,
         client::{CommitOutcome, Committed, NextOffset, SourceEvent},
-        commit_metadata::CommitMetadata,
         fake::{FakeBroker, tp},
-        source_options::Start,
+        source::{Start, commit_metadata::CommitMetadata},
     },
     state::{CommittedStart, OffsetRanges, SourcePosition, SourceStart},
     topology::{CommitNumber, CommitState, ComponentError, Spout as _},

@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use serde::{Serialize, Serializer};
 
 use crate::{
-    kafka::{DeadLetter, client::TopicPartition, record::RecordBlock},
+    kafka::{
+        DeadLetter,
+        client::{TopicPartition, record::RecordBlock},
+    },
     service::moment,
 };
 

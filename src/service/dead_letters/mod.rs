@@ -25,7 +25,10 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    kafka::{admin_group::GroupAdmin, client::ClientError, reader::TopicReader},
+    kafka::{
+        admin::{group::GroupAdmin, reader::TopicReader},
+        client::ClientError,
+    },
     service::config::ClientSettings,
 };
 

@@ -16,10 +16,12 @@ use crate::{
     clock::Clock,
     kafka::{
         DeadLetter,
-        admin::Admin,
-        admin_group::Move,
-        record::RecordBlock,
-        replay::{ReplayRecord, Replayer},
+        admin::{
+            Admin,
+            group::Move,
+            replay::{ReplayRecord, Replayer},
+        },
+        client::record::RecordBlock,
     },
     service::{
         cli::DeadLetterReplay,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::letters::{Description, LetterId};
 use crate::{
-    kafka::record::RecordBlock,
+    kafka::client::record::RecordBlock,
     service::{
         cli::DeadLetterShow,
         config::ClientSettings,
@@ -92,10 +92,7 @@ fn bytes_as_json(bytes: Option<&[u8]>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::{
-        client::{AssignmentEpoch, Offset, TopicPartition},
-        record::push_header,
-    };
+    use crate::kafka::client::{AssignmentEpoch, Offset, TopicPartition, record::push_header};
 
     #[test]
     fn a_letter_is_shown_whole_and_what_is_no_text_in_hexadecimal() {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, wall_millis},
-    kafka::{RdkafkaSink, SinkOptions, admin::Admin, topics::TopicSpec},
+    kafka::{RdkafkaSink, SinkOptions, admin::Admin, client::topics::TopicSpec},
     service::{
         cli::Load,
         config::{ClientSettings, legal_topic, no_topic},

@@ -7,10 +7,7 @@ use serde::Serialize;
 use super::{input::Input, pace::Pace};
 use crate::{
     clock::Clock,
-    kafka::{
-        client::{DeliveryFailure, DeliveryReport, ProduceBatch, SinkClient},
-        produce::ProduceRecord,
-    },
+    kafka::client::{DeliveryFailure, DeliveryReport, ProduceBatch, SinkClient, produce::ProduceRecord},
     service::exit::{Cause, Failure, OrFail as _},
 };
 
@@ -110,7 +107,7 @@ impl<'a> Sender<'a> {
             }
             let n = self.sent.lines;
             let partition = i32::try_from(n % u64::from(self.target.partitions.max(1).unsigned_abs())).unwrap_or(0);
-            let at = timestamp(n).unwrap_or(crate::kafka::record::NO_TIMESTAMP);
+            let at = timestamp(n).unwrap_or(crate::kafka::client::record::NO_TIMESTAMP);
             let record = ProduceRecord { value: Some(&self.line), ..ProduceRecord::default() };
             self.batch.push_to(partition, at, &record);
             self.sent.lines += 1;

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     clock::{Clock, wall_millis},
     kafka::{
-        admin_group::{GroupAdmin, Member, Move},
+        admin::group::{GroupAdmin, Member, Move},
         client::{NextOffset, TopicPartition},
     },
     metrics::Metrics,

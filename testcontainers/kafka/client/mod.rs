@@ -14,8 +14,7 @@ use stormglass::{
     clock::Clock,
     kafka::{
         Connection, RdkafkaSink, SinkOptions,
-        client::{DeliveryReport, FlushId, SinkClient as _, TopicPartition},
-        produce::ProduceBatch,
+        client::{DeliveryReport, FlushId, SinkClient as _, TopicPartition, produce::ProduceBatch},
     },
 };
 

@@ -7,10 +7,12 @@ use stormglass::{
     clock::Clock,
     kafka::{
         RdkafkaSink, SinkOptions,
-        client::{Contents, DeliveryFailure, DeliveryReport, FailedRecord, FlushId, SinkClient as _},
-        produce::{BY_KEY, ProduceBatch, ProduceRecord},
-        reader::TopicReader,
-        record::{NO_TIMESTAMP, push_header},
+        admin::reader::TopicReader,
+        client::{
+            Contents, DeliveryFailure, DeliveryReport, FailedRecord, FlushId, SinkClient as _,
+            produce::{BY_KEY, ProduceBatch, ProduceRecord},
+            record::{NO_TIMESTAMP, push_header},
+        },
     },
     tuple::murmur2,
 };

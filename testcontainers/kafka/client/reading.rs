@@ -6,8 +6,8 @@ use libtest_mimic::Trial;
 use stormglass::{
     clock::Clock,
     kafka::{
+        admin::reader::TopicReader,
         client::{ErrorKind, NextOffset, Position, SourceClient as _, SourceEvent},
-        reader::TopicReader,
     },
 };
 

@@ -8,9 +8,11 @@ use std::{
 use libtest_mimic::Trial;
 use stormglass::kafka::{
     SourceOptions,
-    client::{AssignmentEpoch, CommitOutcome, NextOffset, SourceClient as _, SourceEvent, TopicPartition},
-    produce::{ProduceBatch, ProduceRecord},
-    record::NO_TIMESTAMP,
+    client::{
+        AssignmentEpoch, CommitOutcome, NextOffset, SourceClient as _, SourceEvent, TopicPartition,
+        produce::{ProduceBatch, ProduceRecord},
+        record::NO_TIMESTAMP,
+    },
 };
 
 use super::{PATIENCE, connection, deliver, member::Member, partition, sink};

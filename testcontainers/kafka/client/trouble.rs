@@ -8,8 +8,10 @@ use stormglass::{
     kafka::{
         Connection, RdkafkaSink, RdkafkaSource, SinkOptions, SourceOptions,
         admin::Admin,
-        client::{CommitOutcome, DeliveryReport, ErrorKind, FlushId, SinkClient as _, SourceClient as _, SourceEvent},
-        produce::{ProduceBatch, ProduceRecord},
+        client::{
+            CommitOutcome, DeliveryReport, ErrorKind, FlushId, SinkClient as _, SourceClient as _, SourceEvent,
+            produce::{ProduceBatch, ProduceRecord},
+        },
     },
 };
 

@@ -14,8 +14,10 @@ use crate::{
     },
     kafka::{
         ChangelogOptions,
-        client::{ClientError, SourceClient},
-        scan::{ScanClient, ScanRecord},
+        client::{
+            ClientError, SourceClient,
+            scan::{ScanClient, ScanRecord},
+        },
     },
 };
 
