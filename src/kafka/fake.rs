@@ -335,6 +335,16 @@ impl SourceClient for FakeSource {
         Ok(partitions.iter().map(one).collect())
     }
 
+    fn committed(
+        &mut self,
+        partitions: &[TopicPartition],
+        _: Duration,
+    ) -> Result<Vec<Option<NextOffset>>, ClientError> {
+        let mut broker = self.broker.get();
+        broker.asked += 1;
+        Ok(partitions.iter().map(|p| broker.committed.get(p).map(|committed| committed.next)).collect())
+    }
+
     fn recycle(&mut self, _: RecordBlock) {
         self.broker.get().recycled += 1;
     }
@@ -378,7 +388,7 @@ pub(super) struct Producer {
     /// The most that is in flight.
     pub(super) capacity: Option<usize>,
     /// Values longer than this are too large.
-    pub(super) max_value: Option<usize>,
+    pub(super) max_part: Option<usize>,
     /// The next record fails like this.
     pub(super) fail_next: Option<DeliveryFailure>,
 }
@@ -403,7 +413,8 @@ impl SinkClient for FakeSink {
         let mut taken = 0;
         for row in batch.rows().iter().skip(from).take(room) {
             let (key, value, headers) = batch.parts(row);
-            let large = producer.max_value.is_some_and(|max| value.is_some_and(|v| v.len() > max));
+            let large =
+                producer.max_part.is_some_and(|max| [key, value].into_iter().flatten().any(|part| part.len() > max));
             let failure = if large { Some(DeliveryFailure::TooLarge) } else { producer.fail_next.take() };
             if failure.is_none() {
                 producer.sent.push(Sent {

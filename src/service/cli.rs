@@ -18,7 +18,7 @@ const AFTER: &str = "Precedence: flag > environment (STORMGLASS_SECTION__FIELD) 
     Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 75 not done in \
     time, 78 configuration.";
 
-/// A stream processor for Kafka: Storm's tuple trees, with every replay, duplicate and loss counted exactly.
+/// A stream processor for Kafka: Storm's tuple trees, with every replay, duplicate and dead letter counted.
 #[derive(Parser, Debug)]
 #[command(name = "stormglass", version = VERSION.as_str(), after_help = AFTER, max_term_width = 100)]
 pub struct Cli {

@@ -219,7 +219,7 @@ fn summary(metrics: &Metrics, plan: &Plan, report: &RunReport) -> Summary {
         duplicates: metrics.duplicates(DuplicateOutcome::Visible).get(),
         commits: metrics.commits().committed.get(),
         restarts: report.restarts,
-        possible_repeats: report.restored.possible_repeats,
+        possible_repeats: (!plan.stores.is_empty()).then_some(report.restored.possible_repeats),
         restored_keys: report.restored.keys,
         restore_seconds: report.restored.took.as_secs_f64(),
         open_at_stop: report.open_at_stop as u64,

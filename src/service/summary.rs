@@ -32,8 +32,9 @@ pub struct Summary {
     pub restarts: u64,
     /// Trees that were open when a stop was asked for.
     pub open_at_stop: u64,
-    /// Records that came again after a restart and may be in the stores twice: an upper bound.
-    pub possible_repeats: u64,
+    /// Records that came again after a start and may be in the stores twice: an upper bound. `None` without stores: nothing
+    /// says then how far the last process had come.
+    pub possible_repeats: Option<u64>,
     /// Entries that were read back into the stores.
     pub restored_keys: u64,
     /// How long that took, in seconds.
@@ -89,7 +90,14 @@ mod tests {
 
     #[test]
     fn people_read_one_line() {
-        let summary = Summary { records: 1, executed: 1_300, acked: 1, commits: 1, ..Summary::default() };
+        let summary = Summary {
+            records: 1,
+            executed: 1_300,
+            acked: 1,
+            commits: 1,
+            possible_repeats: Some(0),
+            ..Summary::default()
+        };
         insta::assert_snapshot!(summary, @"1 record, 1,300 tuples executed; trees: 1 acked, 0 failed, 0 timed out; 0 records replayed, 0 dead-lettered, 0 duplicates; 1 commit; 0.0 s, 0.0 CPU s, 0 MB");
     }
 

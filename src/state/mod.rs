@@ -34,5 +34,5 @@ pub use records::{FormatRecord, RecordError, RecordKey};
 pub(crate) use restart::RESET;
 pub use restart::{RestartPlan, next_commit, plan_restart};
 pub use scalar::{DecodeError, NotOfType, Scalar, ScalarType};
-pub use store::{Key, Place, Store, StoreError};
+pub use store::{Key, MAX_ENTRY_BYTES, Place, Store, StoreError};
 pub use value::{NoValueType, StateValue, ValueType};

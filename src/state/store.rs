@@ -109,6 +109,10 @@ impl<'a> Key<'a> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Place(pub(super) u32);
 
+/// The most bytes that key and value of an entry have together. What is kept is a record of the changelog, and clients and
+/// brokers take none of more than a million bytes unless they are told to.
+pub const MAX_ENTRY_BYTES: usize = 960 << 10;
+
 /// A store cannot do what was asked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {

@@ -7,7 +7,7 @@ use super::{
     stores::{Lent, Refusal, Scratch, TaskStores},
 };
 use crate::{
-    state::{Change, DecodeError, Key, Place, StateKey, StateValue, Store, StoreError},
+    state::{Change, DecodeError, Key, MAX_ENTRY_BYTES, Place, StateKey, StateValue, Store, StoreError},
     tuple::KeyHash,
 };
 
@@ -172,6 +172,10 @@ impl<'s> Reached<'s> {
     #[inline]
     fn write<V: StateValue>(&mut self, call: u64, place: Option<Place>, value: &V) -> Result<(), Refusal> {
         let value = value.encode(self.scratch);
+        let bytes = self.key.bytes.len() + value.len();
+        if bytes > MAX_ENTRY_BYTES {
+            return Err(Refusal::TooLarge { bytes });
+        }
         match place {
             Some(place) => self.store.put_at(call, place, value)?,
             None => self.store.put(call, &self.key, value)?,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{ComponentError, Output, changelog::StoreId};
 use crate::{
-    state::{Change, Changes, DecodeError, Store, StoreError},
+    state::{Change, Changes, DecodeError, MAX_ENTRY_BYTES, Store, StoreError},
     tuple::{KeyGroups, KeyHash},
 };
 
@@ -54,6 +54,11 @@ pub(super) enum Refusal {
          hash of the tuple's own grouping key, tuple.key()", own.start, own.end.saturating_sub(1)
     )]
     NotOwn { store: String, group: u16, own: Range<u16> },
+    #[error(
+        "an entry of {bytes} bytes is too large for a store, which keeps at most {MAX_ENTRY_BYTES} bytes of key and value: \
+         keep a hash of the key, or a part of it"
+    )]
+    TooLarge { bytes: usize },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("an entry is not of the type that its store has: {0}")]

@@ -1,10 +1,12 @@
 //! Input that no one wishes for: each kind has an outcome, and nothing else is lost over it.
 
+use std::io::Write as _;
+
 use libtest_mimic::Trial;
 
 use crate::{
     broker::{Broker, Isolation, Record},
-    process::{Finished, Job, web_server},
+    process::{Finished, Job, stormglass, web_server},
     trials,
 };
 
@@ -18,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
         json_without_text_is_a_dead_letter,
         a_line_of_900_kb_is_counted,
         a_word_of_900_kb_is_counted,
+        a_word_that_no_store_takes_is_a_dead_letter_and_the_rest_is_counted,
         a_line_of_200_000_words_is_one_tree,
         a_thousand_headers_do_not_matter,
         a_record_without_a_timestamp_is_counted,
@@ -149,6 +152,23 @@ fn a_word_of_900_kb_is_counted(broker: &Broker) {
         let kind = if topology == "word-count" { "counts" } else { "records" };
         assert_eq!(job.is_exact(&["--kind", kind]).number("expected"), 3);
     }
+}
+
+fn a_word_that_no_store_takes_is_a_dead_letter_and_the_rest_is_counted(broker: &Broker) {
+    let topic = broker.topic("huge", 1, &[("max.message.bytes", "5000000")]);
+    let mut lines = tempfile::NamedTempFile::new().unwrap();
+    writeln!(lines, "before\n{} with\nafter", "x".repeat(1_500_000)).unwrap();
+    let file = lines.path().to_str().unwrap();
+    let large = ["-X", "message.max.bytes=3000000"];
+    stormglass(broker, "load", &[&["--topic", &topic, "--file", file], &large[..]].concat()).succeeded();
+    let job = Job::new(broker, &topic, &[]);
+    let run = job.to_the_end().succeeded();
+    assert_eq!((run.number("records"), run.number("dead_lettered"), run.number("restarts")), (3, 1, 0), "{run:#?}");
+    let letters = broker.read(&job.dead_letters(), Isolation::ReadCommitted);
+    assert_eq!(header(&letters[0], "stormglass-reason"), "permanent");
+    assert!(header(&letters[0], "stormglass-error").contains("too large for a store"), "{:?}", letters[0].headers);
+    let letters = job.dead_letters();
+    assert_eq!(job.is_exact(&["--dead-letters", &letters]).number("expected"), 2);
 }
 
 fn a_line_of_200_000_words_is_one_tree(broker: &Broker) {

@@ -24,9 +24,31 @@ pub fn trials() -> Vec<Trial> {
         ten_stops_of_a_word_count_lose_and_repeat_nothing,
         an_older_process_that_was_stopped_is_fenced_and_the_counts_stay_right,
         a_word_count_goes_on_from_its_counts,
+        an_end_is_not_reached_while_a_dead_member_holds_a_part,
         offsets_that_are_deleted_while_state_exists_are_refused,
         a_changelog_that_is_deleted_while_offsets_exist_is_refused,
     )
+}
+
+/// A member that dies while it waits to join is given its part when the group is whole again, and holds it for a session.
+fn an_end_is_not_reached_while_a_dead_member_holds_a_part(broker: &Broker) {
+    let input = load(broker, &["--lines", "20000", "--words", "5", "--unique-ids"]);
+    let flags = ["--topology", "split-words", "--set", "kafka.session_timeout_ms=12000"];
+    let job = Job::new(broker, &input, &flags);
+    let address = free_address();
+    let first = job.start(&["--http", &address, "--set", "engine.max_pending_records=100"]);
+    eventually("it reads", || metric(&address, ACKED_TREES) >= 100.0);
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    let mut second = job.start(&[]);
+    second.says("waiting for the group to give partitions");
+    second.signal(Signal::SIGKILL);
+    second.wait();
+    job.to_the_end().succeeded();
+    assert_eq!(job.audit(&["--kind", "records"]).number("missing"), 0);
+    let partitions = broker.committed(&job.group, &input);
+    let committed: i64 = partitions.iter().map(|next| next.expect("each partition is read")).sum();
+    assert_eq!(committed, 20_000);
 }
 
 /// The sum of what each start said about repeats.

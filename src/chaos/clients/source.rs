@@ -71,6 +71,8 @@ pub struct SimSource {
     group_is_new: bool,
     /// Questions about ends that are not told yet.
     ends: Vec<Ends>,
+    /// The last question about what is committed, if it has no answer yet.
+    committed: Option<(Vec<TopicPartition>, Call)>,
     polled: Instant,
 }
 
@@ -91,6 +93,7 @@ impl SimSource {
             last_epoch: 0,
             group_is_new: true,
             ends: Vec::new(),
+            committed: None,
             polled: host.now(),
             host,
             options,
@@ -201,6 +204,11 @@ impl SimSource {
     }
 
     fn ask_committed(&mut self, partitions: &[TopicPartition], all: bool) {
+        let call = self.fetch_committed(partitions);
+        self.asking = Some(Asking::Committed { call, all });
+    }
+
+    fn fetch_committed(&mut self, partitions: &[TopicPartition]) -> Call {
         let topics = by_topic(partitions.iter().map(|p| (&*p.topic, p.partition)))
             .into_iter()
             .map(|(topic, parts)| OffsetFetchRequestTopic::default().with_name(topic).with_partition_indexes(parts));
@@ -208,8 +216,30 @@ impl SimSource {
             .with_group_id(self.group.identity().0)
             .with_topics(Some(topics.collect()))
             .with_require_stable(true);
-        let call = self.group.coordinator.ask(OFFSET_FETCH, request.into(), PATIENCE);
-        self.asking = Some(Asking::Committed { call, all });
+        self.group.coordinator.ask(OFFSET_FETCH, request.into(), PATIENCE)
+    }
+
+    /// Asks what is committed, or hears the answer to the same question before.
+    fn hear_committed(&mut self, partitions: &[TopicPartition]) -> Option<Vec<Option<NextOffset>>> {
+        let asked = self.committed.take().filter(|(about, _)| about == partitions);
+        let Some((_, call)) = asked else {
+            if self.group.coordinator.is_ready() {
+                self.committed = Some((partitions.to_vec(), self.fetch_committed(partitions)));
+            }
+            return None;
+        };
+        match self.group.coordinator.hear(call) {
+            Heard::Nothing => {
+                self.committed = Some((partitions.to_vec(), call));
+                None
+            }
+            Heard::Answer(ResponseKind::OffsetFetch(answer))
+                if error(answer.error_code).is_none() && is_whole(&answer) =>
+            {
+                Some(partitions.iter().map(|p| committed(&answer, p).map(|committed| committed.next)).collect())
+            }
+            Heard::Answer(_) | Heard::Lost => None,
+        }
     }
 
     /// Asks for both ends of partitions, or hears the answer to an earlier question about the same ones.
@@ -353,6 +383,15 @@ impl SourceClient for SimSource {
     fn watermarks(&mut self, partitions: &[TopicPartition], _: Duration) -> Result<Vec<Watermarks>, ClientError> {
         self.host.call()?;
         self.ask_ends(partitions).ok_or_else(|| not_now("ends of partitions"))
+    }
+
+    fn committed(
+        &mut self,
+        partitions: &[TopicPartition],
+        _: Duration,
+    ) -> Result<Vec<Option<NextOffset>>, ClientError> {
+        self.host.call()?;
+        self.hear_committed(partitions).ok_or_else(|| not_now("committed offsets"))
     }
 
     fn recycle(&mut self, block: RecordBlock) {

@@ -5,6 +5,11 @@ use std::{
     time::Duration,
 };
 
+use rdkafka::{
+    consumer::{BaseConsumer, Consumer},
+    error::RDKafkaErrorCode,
+};
+
 use crate::kafka::{
     client::{ClientError, ErrorKind, NextOffset, TopicPartition, Watermarks},
     librdkafka::{
@@ -12,10 +17,6 @@ use crate::kafka::{
         trouble::connection_error,
     },
     options::Properties,
-};
-use rdkafka::{
-    consumer::{BaseConsumer, Consumer},
-    error::RDKafkaErrorCode,
 };
 
 /// How long a broker may take to answer before it is said that it is waited for.

@@ -283,6 +283,17 @@ pub trait SourceClient: Send {
     fn watermarks(&mut self, partitions: &[TopicPartition], max_wait: Duration)
     -> Result<Vec<Watermarks>, ClientError>;
 
+    /// What the group has committed for partitions, whoever holds them, in the same order; `None`: nothing. Waits for the
+    /// network up to `max_wait`.
+    ///
+    /// # Errors
+    /// The group's coordinator does not answer, access is denied.
+    fn committed(
+        &mut self,
+        partitions: &[TopicPartition],
+        max_wait: Duration,
+    ) -> Result<Vec<Option<NextOffset>>, ClientError>;
+
     /// Takes a block's memory back. Optional: a block that is dropped is no leak.
     fn recycle(&mut self, block: RecordBlock) {
         drop(block);

@@ -35,6 +35,9 @@ impl Default for DeadLetterOptions {
     }
 }
 
+/// The longest key of a letter whose payload is left out.
+const MAX_SHORT_KEY: usize = 1024;
+
 /// A record to be given up.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Letter<'a> {
@@ -68,7 +71,7 @@ pub(super) struct DeadLetters<T> {
 struct Open<T> {
     ticket: T,
     reason: DeadLetterReason,
-    /// The letter without its payload, in case the broker finds it too large.
+    /// The letter without its payload, and without a key that could itself be what is too large, in case the broker finds it so.
     key: Option<Vec<u8>>,
     about: Vec<u8>,
     short: bool,
@@ -120,7 +123,7 @@ impl<T> DeadLetters<T> {
         self.next = self.next.wrapping_add(1);
         let (key, value) = (letter.key, letter.value);
         self.batch.push(&ProduceRecord { key, value, headers: &self.headers, flush, tag: 0 });
-        let key = key.map(<[u8]>::to_vec);
+        let key = key.filter(|key| key.len() <= MAX_SHORT_KEY).map(<[u8]>::to_vec);
         self.open.insert(flush.0, Open { ticket, reason: letter.reason, key, about, short: false });
     }
 

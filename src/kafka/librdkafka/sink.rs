@@ -89,7 +89,7 @@ impl RdkafkaSink {
                     key: key.map(<[u8]>::to_vec),
                     value_len,
                     reason,
-                    message: failure(code, &name, value_len, brokers),
+                    message: failure(code, &name, key.map_or(0, <[u8]>::len) + value_len, brokers),
                     contents: again.then(|| Contents { value: value.map(<[u8]>::to_vec), headers }),
                 };
                 reports.push(DeliveryReport::Failed(Box::new(failed)));
@@ -172,7 +172,7 @@ impl RdkafkaSink {
                 key: key.map(<[u8]>::to_vec),
                 value_len,
                 reason: reason(code),
-                message: failure(code, batch.topic(), value_len, &self.brokers),
+                message: failure(code, batch.topic(), key.map_or(0, <[u8]>::len) + value_len, &self.brokers),
                 contents: None,
             });
         }
@@ -224,11 +224,11 @@ fn reason(code: RDKafkaErrorCode) -> DeliveryFailure {
     }
 }
 
-fn failure(code: RDKafkaErrorCode, topic: &str, value_len: usize, brokers: &str) -> String {
+fn failure(code: RDKafkaErrorCode, topic: &str, bytes: usize, brokers: &str) -> String {
     let what = format!("a record for topic {topic:?}");
     match reason(code) {
         DeliveryFailure::TooLarge | DeliveryFailure::RequestTooLarge => format!(
-            "{what} with a value of {value_len} bytes is too large ({code}): raise max.message.bytes of the topic and the property message.max.bytes"
+            "{what} with {bytes} bytes of key and value is too large ({code}): raise max.message.bytes of the topic and the property message.max.bytes"
         ),
         DeliveryFailure::GaveUp if kind_of(code) == ErrorKind::TimedOut => format!(
             "{what} was not acknowledged within delivery.timeout.ms ({code}): check that {brokers} and all in-sync replicas are up"

@@ -395,6 +395,15 @@ impl SourceClient for RdkafkaSource {
         all.map_err(|error| self.explain(error))
     }
 
+    fn committed(
+        &mut self,
+        partitions: &[TopicPartition],
+        max_wait: Duration,
+    ) -> Result<Vec<Option<NextOffset>>, ClientError> {
+        let found = self.committed_within(partitions, max_wait).map_err(|error| self.explain(error))?;
+        Ok(found.into_iter().map(|committed| committed.map(|committed| committed.next)).collect())
+    }
+
     fn recycle(&mut self, block: RecordBlock) {
         self.intake.recycle(block);
     }

@@ -119,11 +119,11 @@ impl RdkafkaTransactions {
         Ok(())
     }
 
-    fn record_error(&self, topic: &str, value_len: usize, code: RDKafkaErrorCode) -> ClientError {
+    fn record_error(&self, topic: &str, bytes: usize, code: RDKafkaErrorCode) -> ClientError {
         use RDKafkaErrorCode as E;
         if matches!(code, E::MessageSizeTooLarge | E::InvalidMessageSize | E::MessageBatchTooLarge) {
             let message = format!(
-                "a record for topic {topic:?} with a value of {value_len} bytes is too large ({code}): raise max.message.bytes of the topic and the property message.max.bytes"
+                "a record for topic {topic:?} with {bytes} bytes of key and value is too large ({code}): raise max.message.bytes of the topic and the property message.max.bytes"
             );
             return ClientError::new(ErrorKind::TooLarge, message);
         }
@@ -167,8 +167,11 @@ impl TransactionClient for RdkafkaTransactions {
         let Some(Refused { row, code }) = self.refused.drain(..).next() else {
             return Ok(taken);
         };
-        let value = batch.rows().get(row).and_then(|row| batch.parts(row).1);
-        Err(self.record_error(batch.topic(), value.map_or(0, <[u8]>::len), code))
+        let bytes = batch.rows().get(row).map_or(0, |row| {
+            let (key, value, _) = batch.parts(row);
+            key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len)
+        });
+        Err(self.record_error(batch.topic(), bytes, code))
     }
 
     fn poll(&mut self, max_wait: Duration) -> Result<(), ClientError> {
@@ -176,8 +179,9 @@ impl TransactionClient for RdkafkaTransactions {
         let (connection, brokers) = (&mut self.connection, &self.brokers);
         self.producer.poll(max_wait, &mut |report| match report {
             RawReport::Acked(_) => {}
-            RawReport::Failed { topic, value, code, .. } => {
-                failed.get_or_insert_with(|| (topic, value.map_or(0, <[u8]>::len), code));
+            RawReport::Failed { topic, key, value, code, .. } => {
+                let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+                failed.get_or_insert((topic, bytes, code));
             }
             RawReport::Error { code, text, .. } => {
                 let kind = kind_of(code);
@@ -189,13 +193,13 @@ impl TransactionClient for RdkafkaTransactions {
                 }
             }
         });
-        if let Some((topic, value_len, code)) = failed {
+        if let Some((topic, bytes, code)) = failed {
             // An error of the transaction drops its records: the next call about the transaction says which.
             let outcome = self.producer.commit_transaction(MOMENT);
             let dropped = matches!(code, RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight);
             return Err(match outcome {
                 Err(TransactionError { code, text, retriable: false }) if dropped => self.error(code, &text),
-                _ => self.record_error(&topic, value_len, code),
+                _ => self.record_error(&topic, bytes, code),
             });
         }
         match self.producer.client().fatal_error() {

@@ -1,14 +1,15 @@
 //! What the spout and its poller, each on a thread of its own, say to each other.
 
-use crate::kafka::client::{
-    AssignmentEpoch, Commit, CommitOutcome, CommitToken, Committed, NextOffset, RecordBlock, TopicPartition,
-};
 use std::{
     collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+};
+
+use crate::kafka::client::{
+    AssignmentEpoch, Commit, CommitOutcome, CommitToken, Committed, NextOffset, RecordBlock, TopicPartition,
 };
 
 /// A partition that has come.
@@ -63,6 +64,8 @@ pub(super) enum Change {
     Revoked(Vec<TopicPartition>),
     /// To be answered with [`Order::Release`].
     Lost(Vec<TopicPartition>),
+    /// Reading has an end, and partitions that other members hold are committed up to there.
+    OthersDone,
     /// Where partitions end, as the brokers say.
     Ends(Vec<(TopicPartition, NextOffset)>),
     Committed {

@@ -163,7 +163,7 @@ impl KafkaSpout {
         let (records, mut emitted) = (range.len(), 0);
         let heads = block.records().get(range.clone()).unwrap_or_default();
         let started = heads.last().map(|head| head.offset.next());
-        let before = partition.started_before.map_or(i64::MIN, |before| before.0);
+        let before = partition.again_below.map_or(i64::MIN, |before| before.0);
         let again = heads.partition_point(|head| head.offset.0 < before) as u64;
         for (seq, place) in (first.0..).map(Seq).zip(range) {
             match emitter.emit(at, (partition, block), place, seq) {

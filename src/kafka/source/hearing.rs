@@ -98,6 +98,7 @@ impl KafkaSpout {
                     }
                     self.take_out(&partition);
                     self.left.remove(&partition);
+                    self.options.history.forget(&partition);
                     let arrival = Arrival { partition, committed: None, first: None, end };
                     self.arrive(arrival, epoch, ReplayReason::Restart);
                 }
@@ -109,7 +110,7 @@ impl KafkaSpout {
         match change {
             Change::Assigned { partitions, epoch } => {
                 let reason = if self.slots.is_empty() { ReplayReason::Restart } else { ReplayReason::Rebalance };
-                self.was_assigned = true;
+                (self.was_assigned, self.others_done) = (true, false);
                 if let Some(late) = partitions.first().filter(|_| self.begun && self.options.keyed) {
                     let why = format!(
                         "partition {} came when the stores were restored already. The topology starts again, to find out \
@@ -123,15 +124,20 @@ impl KafkaSpout {
                     self.arrive(arrival, epoch, reason);
                 }
             }
-            Change::Revoked(partitions) => self.revoked(partitions),
+            Change::Revoked(partitions) => {
+                self.others_done = false;
+                self.revoked(partitions);
+            }
             // Nothing of what is in flight is awaited: it cannot be committed, so whoever has the partition repeats it.
             Change::Lost(partitions) => {
+                self.others_done = false;
                 self.end_if_keyed(&partitions, "was lost with this process's place in the group");
                 for partition in &partitions {
                     self.leave(partition);
                 }
                 self.departures.push_back(Departure::lost());
             }
+            Change::OthersDone => self.others_done = true,
             Change::Ends(ends) => {
                 for (partition, end) in ends {
                     if let Some(slot) = self.find(&partition).and_then(|at| self.slots.get_mut(at)?.as_mut()) {
@@ -161,6 +167,7 @@ impl KafkaSpout {
         let gauges = PartitionGauges::new(&self.metrics, &arrival.partition);
         let mut partition = Partition::new(arrival, epoch, first, self.options.retry, gated);
         partition.started_before = partition.started_before.max(self.left.get(&partition.id).copied());
+        partition.again_below = partition.started_before.max(self.options.history.emitted(&partition.id));
         partition.replay_reason = reason;
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = Some(Slot { partition, gauges });
@@ -220,6 +227,7 @@ impl KafkaSpout {
         self.has_left |= self.begun;
         if let Some(started) = started {
             self.left.insert(id.clone(), started);
+            self.options.history.note(id, started);
         }
         if unfinished > 0 {
             self.metrics.left_unfinished().add(unfinished);

@@ -3,9 +3,9 @@
 //! It decides; the `poller` beside it talks to the client. Nothing here waits.
 //!
 //! Files in reading order, decisions first: `offsets` (the frontier that is committed), `retry`, `pending` (records in
-//! flight), `format` (from bytes to a value), `lineage`, `partition` (one assigned partition), `commit_metadata` (what stands
+//! flight), `format` (from bytes to a value), `lineage`, `history` (what this process has emitted), `partition` (one assigned partition), `commit_metadata` (what stands
 //! beside a committed offset), `round` (one commit), `departure` (partitions that are asked back), `out_of_range` (offsets
-//! that are gone); then `options`, `hearing`, `emission` and `committing` (the spout's parts), `poller` (its part on a thread of
+//! that are gone), `others` (partitions that other members hold, where reading has an end); then `options`, `hearing`, `emission` and `committing` (the spout's parts), `poller` (its part on a thread of
 //! its own), `channel` (what the two say to each other), `gauges`.
 
 mod channel;
@@ -16,9 +16,11 @@ mod emission;
 pub mod format;
 mod gauges;
 mod hearing;
+mod history;
 pub mod lineage;
 pub mod offsets;
 mod options;
+mod others;
 mod out_of_range;
 mod partition;
 mod pending;
@@ -56,6 +58,7 @@ use crate::{
     },
 };
 
+pub use history::History;
 pub use options::{KafkaSpoutOptions, RecordField, SourceFactory, Start};
 pub use out_of_range::OutOfRange;
 
@@ -124,6 +127,8 @@ pub struct KafkaSpout {
     ahead_allows: Vec<(usize, Seq)>,
     tokens: u64,
     broken: Option<ComponentError>,
+    /// Where reading has an end: what other members hold is committed up to there.
+    others_done: bool,
     /// Whether the group has given partitions before: without, there is no end.
     was_assigned: bool,
     now: Instant,
@@ -182,6 +187,7 @@ impl KafkaSpout {
             ahead_allows: Vec::new(),
             tokens: 0,
             broken: None,
+            others_done: false,
             was_assigned: false,
             now: Instant::ZERO,
             show_at: Instant::ZERO,
@@ -278,10 +284,18 @@ impl KafkaSpout {
     }
 
     fn is_exhausted(&self) -> bool {
-        self.options.until_end
-            && self.was_assigned
-            && !self.slots.iter().all(Option::is_none)
-            && self.live().all(Partition::is_exhausted)
+        self.options.until_end && self.was_assigned && self.others_done && self.live().all(Partition::is_exhausted)
+    }
+}
+
+/// Whether it was closed or its generation was given up: what it has emitted comes again as far as it was not committed.
+impl Drop for KafkaSpout {
+    fn drop(&mut self) {
+        for partition in self.live() {
+            if let Some(started) = partition.started() {
+                self.options.history.note(&partition.id, started);
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{format::Decoder, out_of_range::OutOfRange, retry::RetryPolicy};
+use super::{format::Decoder, history::History, out_of_range::OutOfRange, retry::RetryPolicy};
 use crate::kafka::client::{ClientError, SourceClient};
 
 /// Makes source clients: one for each start of a spout.
@@ -64,6 +64,8 @@ pub struct KafkaSpoutOptions {
     pub max_ahead: u64,
     /// Records taken from the client at once. Default 4,096.
     pub poll_records: usize,
+    /// What the spouts of these options have emitted, over all generations of the process; clones share it.
+    pub history: History,
 }
 
 impl Default for KafkaSpoutOptions {
@@ -81,6 +83,7 @@ impl Default for KafkaSpoutOptions {
             max_pending_bytes: 16 << 20,
             max_ahead: 1 << 17,
             poll_records: 4096,
+            history: History::default(),
         }
     }
 }

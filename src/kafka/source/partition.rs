@@ -40,6 +40,8 @@ pub(super) struct Partition {
     started: Option<NextOffset>,
     /// Records below were emitted by an earlier reader, as far as is known: emitting them is a replay.
     pub(super) started_before: Option<NextOffset>,
+    /// What is read below was emitted before, by this process or by the one that has committed last.
+    pub(super) again_below: Option<NextOffset>,
     /// Why such a record comes again.
     pub(super) replay_reason: ReplayReason,
     /// What a commit was asked for last: a lower offset must never follow.
@@ -79,6 +81,7 @@ impl Partition {
             began: None,
             started: None,
             started_before,
+            again_below: started_before,
             replay_reason: ReplayReason::Restart,
             asked: committed.clone(),
             committed,

@@ -4,19 +4,24 @@
 //! what the client says. When the spout has enough it takes no more records, but polls on, so that the group keeps this
 //! member.
 
-use std::{collections::BTreeMap, fmt, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, thread,
+    time::Duration,
+};
 
 use super::{
     channel::{Arrival, BytesUnderway, Change, Order, Outlet, Read},
     options::Start,
+    others::Others,
     out_of_range::{Gap, OutOfRange},
 };
 use crate::{
     clock::Instant,
     kafka::{
         client::{
-            AssignedPartition, AssignmentEpoch, NextOffset, Position, SourceClient, SourceEvent, TopicPartition,
-            Trouble, Watermarks,
+            AssignedPartition, AssignmentEpoch, ClientError, NextOffset, Position, SourceClient, SourceEvent,
+            TopicPartition, Trouble, Watermarks,
         },
         dead_letters::component_error,
     },
@@ -42,6 +47,10 @@ const ASK_ENDS_WAIT: Duration = Duration::from_millis(200);
 const ASK_ENDS_AT_ONCE: usize = 8;
 /// How long the question for the ends at the start may take; it is repeated.
 const ASK_FIRST_ENDS: Duration = Duration::from_secs(5);
+/// How long the question may take how far other members are; it is repeated.
+const ASK_OTHERS_WAIT: Duration = Duration::from_secs(1);
+/// So long without partitions is worth a word.
+const LONG_WITHOUT_PARTITIONS: Duration = Duration::from_secs(5);
 
 /// What the poller is made of.
 pub(super) struct PollerParts {
@@ -69,7 +78,6 @@ pub(super) struct Poller {
     waker: Waker,
     metrics: Metrics,
     start: Start,
-    until_end: bool,
     out_of_range: OutOfRange,
     keyed: bool,
     poll_records: usize,
@@ -81,7 +89,7 @@ pub(super) struct Poller {
     /// Partitions that do not hold the offset to go on from.
     astray: Vec<(TopicPartition, AssignmentEpoch, Option<NextOffset>)>,
     /// Where partitions ended when they were first seen, if reading is to end there.
-    ends: BTreeMap<TopicPartition, NextOffset>,
+    others: Option<Others>,
     /// The partitions held, and whether each was read to its end.
     held: BTreeMap<TopicPartition, bool>,
     /// Commits without answer.
@@ -91,6 +99,11 @@ pub(super) struct Poller {
     ask_ends_at: Instant,
     ask_from: usize,
     sent: bool,
+    said_others: bool,
+    /// The first step.
+    began: Option<Instant>,
+    /// Brokers answer as far as is known, the group has given nothing yet, and that was not said.
+    waits_for_group: bool,
 }
 
 impl fmt::Debug for Poller {
@@ -110,7 +123,6 @@ impl Poller {
             waker: parts.waker,
             metrics: parts.metrics,
             start: parts.start,
-            until_end: parts.until_end,
             out_of_range: parts.out_of_range,
             keyed: parts.keyed,
             poll_records: parts.poll_records.max(1),
@@ -118,7 +130,7 @@ impl Poller {
             arriving: None,
             held_back: Vec::new(),
             astray: Vec::new(),
-            ends: BTreeMap::new(),
+            others: parts.until_end.then(|| Others::new(parts.start)),
             held: BTreeMap::new(),
             commits: 0,
             now: Instant::ZERO,
@@ -126,6 +138,9 @@ impl Poller {
             ask_ends_at: Instant::ZERO,
             ask_from: 0,
             sent: false,
+            said_others: false,
+            began: None,
+            waits_for_group: true,
         }
     }
 
@@ -195,6 +210,7 @@ impl Poller {
             }
             SourceEvent::Assigned { partitions, epoch, group_is_new } => {
                 self.metrics.readiness().set_brokers_reachable(true);
+                self.waits_for_group = false;
                 self.arriving = Some((partitions, epoch, group_is_new));
             }
             SourceEvent::Revoked(partitions) => {
@@ -218,6 +234,7 @@ impl Poller {
             }
             SourceEvent::Trouble(Trouble { message, .. }) => {
                 self.metrics.readiness().set_brokers_reachable(false);
+                self.waits_for_group = false;
                 tracing::warn!("reading waits: {message}");
             }
             SourceEvent::Recovered => {
@@ -231,6 +248,7 @@ impl Poller {
     fn leave(&mut self, partitions: &[TopicPartition], event: RebalanceEvent) {
         self.metrics.rebalances(event).add(1);
         self.held.retain(|partition, _| !partitions.contains(partition));
+        self.others.iter_mut().for_each(|others| others.change(true));
         self.metrics.readiness().set_assigned(!self.held.is_empty());
         tracing::info!(partitions = partitions.len(), held = self.held.len(), "partitions {}", event.label());
     }
@@ -242,10 +260,9 @@ impl Poller {
             self.arriving = Some((partitions, epoch, group_is_new));
             return Ok(());
         };
-        if self.until_end {
-            let unknown = found.iter().filter(|w| !self.ends.contains_key(&w.partition));
-            let ends: Vec<_> = unknown.map(|w| (w.partition.clone(), w.high)).collect();
-            self.ends.extend(ends);
+        if let Some(others) = &mut self.others {
+            found.iter().cloned().for_each(|watermarks| others.see(watermarks));
+            others.change(true);
         }
         let start = |p: &AssignedPartition| {
             let watermarks = found.iter().find(|w| w.partition == p.partition);
@@ -256,7 +273,7 @@ impl Poller {
         // Committed beyond the end: it will be heard that this offset is gone, and only then known where reading ends.
         let end = |p: &AssignedPartition| {
             let beyond = |end: &NextOffset| p.committed.as_ref().is_some_and(|committed| committed.next > *end);
-            self.ends.get(&p.partition).copied().filter(|end| !beyond(end))
+            self.others.as_ref()?.end(&p.partition).filter(|end| !beyond(end))
         };
         let arrival = |p: AssignedPartition| Arrival {
             end: end(&p),
@@ -277,22 +294,62 @@ impl Poller {
         Ok(())
     }
 
-    /// Oldest record and end of the partitions of which either must be known before they are read: the end, if reading is
-    /// to stop there, and where a partition begins of which nothing is committed, if stores go with it. `None` if the
-    /// brokers do not say now.
+    /// Oldest record and end of the partitions of which either must be known before any is read: the ends of all, other
+    /// members' too, if reading is to stop there, and where a partition begins of which nothing is committed, if stores go
+    /// with it. `None` if the brokers do not say now.
     fn find_watermarks(&mut self, partitions: &[AssignedPartition], max_wait: Duration) -> Option<Vec<Watermarks>> {
-        let ends_here = |p: &&AssignedPartition| self.until_end && !self.ends.contains_key(&p.partition);
+        let wait = if max_wait.is_zero() { Duration::ZERO } else { ASK_FIRST_ENDS };
         let begins_here = |p: &&AssignedPartition| self.keyed && p.committed.is_none();
-        let asked = partitions.iter().filter(|p| ends_here(p) || begins_here(p));
-        let asked: Vec<_> = asked.map(|p| p.partition.clone()).collect();
+        let mut asked: BTreeSet<_> = partitions.iter().filter(begins_here).map(|p| p.partition.clone()).collect();
+        let told = |error: &ClientError| tracing::warn!("reading waits for the ends of its partitions: {error}");
+        if let Some(others) = &self.others {
+            let all = self.client.partitions(wait).inspect_err(told).ok()?;
+            let all = all.into_iter().chain(partitions.iter().map(|p| p.partition.clone()));
+            asked.extend(all.filter(|partition| others.end(partition).is_none()));
+        }
         if asked.is_empty() {
             return Some(Vec::new());
         }
-        let wait = if max_wait.is_zero() { Duration::ZERO } else { ASK_FIRST_ENDS };
-        let found = self.client.watermarks(&asked, wait);
-        found
-            .inspect_err(|error| tracing::warn!("reading waits for the ends of {} partitions: {error}", asked.len()))
-            .ok()
+        let asked: Vec<_> = asked.into_iter().collect();
+        self.client.watermarks(&asked, wait).inspect_err(told).ok()
+    }
+
+    /// Where reading has an end: asks from time to time whether what other members hold is committed up to there.
+    fn ask_others(&mut self, max_wait: Duration) {
+        let Some(others) = &mut self.others else { return };
+        let Some(asked) = others.to_ask(|partition| self.held.contains_key(partition), self.now) else { return };
+        let wait = if max_wait.is_zero() { Duration::ZERO } else { ASK_OTHERS_WAIT };
+        let found = if asked.is_empty() { Ok(Vec::new()) } else { self.client.committed(&asked, wait) };
+        match found {
+            Ok(found) => {
+                let count = asked.len();
+                let committed: Vec<_> = asked.into_iter().zip(found).collect();
+                if others.hear(&committed, self.now) {
+                    self.tell(Change::OthersDone);
+                } else if self.held.values().all(|at_end| *at_end) && !std::mem::replace(&mut self.said_others, true) {
+                    tracing::info!(
+                        partitions = count,
+                        "waiting for other members of the group, who have not committed their partitions up to the end; one \
+                         that has died holds them until its session times out"
+                    );
+                }
+            }
+            Err(error) => {
+                others.ask_later(self.now);
+                tracing::debug!("how far other members are is not known: {error}");
+            }
+        }
+    }
+
+    /// Says once that the group has given nothing for a while: it waits for a member that has died.
+    fn say_waiting(&mut self) {
+        let since = *self.began.get_or_insert(self.now);
+        if self.waits_for_group && self.now - since >= LONG_WITHOUT_PARTITIONS {
+            self.waits_for_group = false;
+            tracing::info!(
+                "waiting for the group to give partitions: it may wait for a member that has died, until its session times out"
+            );
+        }
     }
 
     /// Goes on with partitions that do not hold the offset to go on from, if that is wanted.
@@ -319,7 +376,8 @@ impl Poller {
             match gap {
                 Gap::Deleted { lost } => self.metrics.records_lost().add(lost),
                 Gap::Shorter => {
-                    let end = self.until_end.then_some(high);
+                    let end = self.others.is_some().then_some(high);
+                    self.others.iter_mut().for_each(|others| others.see_anew(&partition, low, high));
                     self.hand_over(Read::Anew { partition: partition.clone(), epoch, end });
                 }
             }
@@ -392,6 +450,8 @@ impl Companion for Poller {
         self.arrive(max_wait)?;
         self.cross_gaps(max_wait)?;
         self.ask_ends();
+        self.ask_others(max_wait);
+        self.say_waiting();
         if std::mem::take(&mut self.sent) {
             self.waker.wake();
         }

@@ -156,7 +156,7 @@ fn a_failed_delivery_ends_the_generation() {
 #[test]
 fn an_output_that_is_too_large_counts_as_in_flight_until_its_dead_letter_is_stored() {
     let mut bench = Bench::new(Emit::Every);
-    bench.producer.get().max_value = Some(100);
+    bench.producer.get().max_part = Some(100);
     bench.letters.get().hold = true;
     let large = "x".repeat(101);
     bench.write(&[(Value::Str("k"), Value::Str(&large)), (Value::Str("k"), Value::Str("small"))]);
@@ -169,6 +169,18 @@ fn an_output_that_is_too_large_counts_as_in_flight_until_its_dead_letter_is_stor
     assert_eq!(letter.header("stormglass-reason"), Some("too_large"));
     assert_eq!(bench.metrics.dead_letters(DeadLetterReason::TooLarge).get(), 1);
     assert_eq!(bench.sent().len(), 1);
+}
+
+#[test]
+fn the_letter_of_an_output_with_a_long_key_leaves_out_the_key_too() {
+    let mut bench = Bench::new(Emit::Every);
+    bench.producer.get().max_part = Some(2_000);
+    bench.letters.get().max_part = Some(2_000);
+    bench.write(&[(Value::Str(&"k".repeat(2_001)), Value::Int(1))]);
+    bench.flush();
+    while bench.open() > 0 {}
+    let letter = bench.letters.get().sent[0].clone();
+    assert_eq!((letter.key, letter.value), (None, None));
 }
 
 #[test]

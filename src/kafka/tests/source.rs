@@ -10,7 +10,7 @@ use crate::{
         fake::{FakeBroker, tp},
         source::format::{Decoder, Format},
     },
-    metrics::DeadLetterReason,
+    metrics::{DeadLetterReason, ReplayReason},
     topology::{CommitState, ComponentError, Delivery, Next, Spout as _},
 };
 
@@ -205,6 +205,52 @@ fn until_end_stops_at_the_ends_found_at_the_start() {
         let _state = bench.commit_now();
         assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(2)), "{delivery}");
     }
+}
+
+#[test]
+fn what_an_earlier_generation_of_the_process_has_emitted_counts_as_replayed() {
+    let broker = FakeBroker::with_lines(3);
+    let options = KafkaSpoutOptions::default();
+    let mut lost = Bench::new(&broker, options.clone());
+    assert_eq!(lost.drain().len(), 3);
+    drop(lost);
+    broker.produce(0, Some(b"new"));
+    let mut bench = Bench::new(&broker, options);
+    assert_eq!(bench.drain().len(), 4);
+    assert_eq!(bench.metrics.replayed(ReplayReason::Restart).get(), 3);
+    let mut other_process = Bench::new(&broker, KafkaSpoutOptions::default());
+    assert_eq!(other_process.drain().len(), 4);
+    assert_eq!(other_process.replayed(), 0, "nothing is committed that would say so");
+}
+
+#[test]
+fn an_end_is_reached_when_the_other_members_have_committed_theirs() {
+    let broker = FakeBroker::with_lines(2);
+    (0..3).for_each(|_| broker.produce(1, Some(b"of a member that has died")));
+    broker.get().shared = true;
+    let options = KafkaSpoutOptions { until_end: true, ..KafkaSpoutOptions::default() };
+    let mut bench = Bench::new(&broker, options);
+    broker.gives(&[tp(0)]);
+    let outs = bench.drain();
+    assert_eq!(outs.len(), 2);
+    outs.iter().for_each(|out| bench.ack(out));
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    bench.after(Duration::from_secs(60));
+    assert_ne!(bench.step().1, Next::Exhausted, "partition 1 is not read by anybody");
+    let committed = |next| Committed { next: NextOffset(next), metadata: String::new() };
+    broker.get().committed.insert(tp(1), committed(2));
+    bench.after(Duration::from_secs(2));
+    assert_ne!(bench.step().1, Next::Exhausted);
+    // Nobody else reads it any more, and it comes here.
+    broker.gives(&[tp(1)]);
+    let outs = bench.drain();
+    assert_ne!(bench.step().1, Next::Exhausted);
+    outs.iter().for_each(|out| bench.ack(out));
+    assert_eq!(bench.step().1, Next::Exhausted);
+    broker.says(SourceEvent::Revoked(vec![tp(1)]));
+    assert_eq!(bench.commit_now(), CommitState::Done);
+    bench.after(Duration::from_secs(2));
+    assert_eq!(bench.step().1, Next::Exhausted, "whoever has it now finds it committed to its end");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
     harness::{Harness, value},
 };
 use crate::{
-    state::Changes,
+    state::{Changes, MAX_ENTRY_BYTES},
     topology::{
         ComponentError, ComponentResult, Delivery, Grouping, Handled, Input, Output, StoreHandle, TaskContext,
         TopologyBuilder, changelog::StoreId,
@@ -151,6 +151,19 @@ fn a_call_that_fails_has_written_nothing() {
     });
     assert_eq!(s.sums(), BTreeMap::from([(1, 6)]));
     assert_eq!(s.h.deliver(), [(0, "done"), (1, "failed"), (2, "failed"), (3, "failed"), (4, "done")]);
+}
+
+#[test]
+fn an_entry_that_no_changelog_takes_fails_its_call_for_good() {
+    let mut s = Stores::new();
+    let (names, long) = (s.names, "x".repeat(MAX_ENTRY_BYTES));
+    s.execute(&[1, 2], |input, out| {
+        let i = value(*input.tuple());
+        let name = if i == 1 { long.clone() } else { "x".repeat(MAX_ENTRY_BYTES / 2) };
+        out.store(&names).put(input.tuple().key(), ("a", i), name);
+        Ok(input.ack())
+    });
+    assert_eq!(s.h.deliver(), [(0, "failed"), (1, "done")]);
 }
 
 #[test]

@@ -100,6 +100,14 @@ impl SourceClient for BuggySource {
         self.inner.watermarks(partitions, wait)
     }
 
+    fn committed(
+        &mut self,
+        partitions: &[TopicPartition],
+        max_wait: Duration,
+    ) -> Result<Vec<Option<NextOffset>>, ClientError> {
+        self.inner.committed(partitions, max_wait)
+    }
+
     fn recycle(&mut self, block: RecordBlock) {
         self.inner.recycle(block);
     }

@@ -41,7 +41,7 @@ impl RdkafkaSource {
             return;
         };
         let partitions = partitions.clone();
-        let asked = self.committed(&partitions).and_then(|committed| {
+        let asked = self.committed_within(&partitions, ASK_COMMITTED).and_then(|committed| {
             let new = self.group_is_new && committed.iter().all(Option::is_none) && self.nothing_committed()?;
             Ok((committed, new))
         });
@@ -74,14 +74,18 @@ impl RdkafkaSource {
     }
 
     /// What the group committed for each of these partitions, in their order.
-    fn committed(&self, partitions: &[TopicPartition]) -> Result<Vec<Option<Committed>>, ClientError> {
+    pub(super) fn committed_within(
+        &self,
+        partitions: &[TopicPartition],
+        max_wait: Duration,
+    ) -> Result<Vec<Option<Committed>>, ClientError> {
         if partitions.is_empty() {
             return Ok(Vec::new());
         }
         let list = list_of(partitions.iter().map(|p| (p, Place::Invalid)), self.brokers())?;
         let what = format!("committed offsets of group {:?}", self.options.group);
         let failed = |error: &KafkaError| call_error(error, &what, self.brokers());
-        let list = self.consumer.committed_offsets(list, ASK_COMMITTED).map_err(|error| failed(&error))?;
+        let list = self.consumer.committed_offsets(list, max_wait).map_err(|error| failed(&error))?;
         let metadata = committed_metadata(&list);
         list.elements()
             .iter()
@@ -99,7 +103,7 @@ impl RdkafkaSource {
     /// Whether the group has no committed offset for any partition of its topics.
     fn nothing_committed(&self) -> Result<bool, ClientError> {
         let all = self.subscription.partitions(self.consumer.client(), ASK_COMMITTED, self.brokers())?;
-        Ok(self.committed(&all)?.iter().all(Option::is_none))
+        Ok(self.committed_within(&all, ASK_COMMITTED)?.iter().all(Option::is_none))
     }
 
     /// Answers a [`Wish::Give`].
