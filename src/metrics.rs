@@ -337,10 +337,12 @@ impl Metrics {
         f.kafka_committed_offset.remove_label_values(labels).ok();
     }
 
-    /// Lag over all partitions that are assigned, for the progress line.
+    /// Lag over all partitions that are assigned, for the progress line; `None` while it is not known of any.
     #[must_use]
-    pub fn total_lag(&self) -> u64 {
-        Self::total(&self.series.families.kafka_lag_records, |m| m.get_gauge().get_value())
+    pub fn total_lag(&self) -> Option<u64> {
+        let lags = &self.series.families.kafka_lag_records;
+        let known = prometheus::core::Collector::collect(lags).iter().any(|family| !family.get_metric().is_empty());
+        known.then(|| Self::total(lags, |m| m.get_gauge().get_value()))
     }
 
     /// Records read from all topics, for the progress line and the summary.

@@ -252,6 +252,11 @@ fn outcome(report: &RunReport, until_end: bool) -> Outcome {
             );
             return Err(Failure::new(Cause::Unfinished, sentence));
         }
+        Ending::DrainTimedOut { open_trees: 0 } => {
+            let sentence = "the drain timeout passed before the brokers had acknowledged all outputs: what was not committed \
+                            comes again with the next run";
+            return Err(Failure::new(Cause::Unfinished, sentence));
+        }
         Ending::DrainTimedOut { open_trees } => {
             let sentence = format!(
                 "the drain timeout passed with {open_trees} trees open: what was not committed comes again with the next \
@@ -306,7 +311,7 @@ impl Ticker {
                     grouped(metrics.total_consumed()),
                     grouped(rate),
                     grouped(started.saturating_sub(ended)),
-                    grouped(metrics.total_lag()),
+                    metrics.total_lag().map_or_else(|| "unknown".to_owned(), grouped),
                 ));
             }
         };

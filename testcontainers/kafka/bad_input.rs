@@ -157,7 +157,7 @@ fn a_word_of_900_kb_is_counted(broker: &Broker) {
 fn a_word_that_no_store_takes_is_a_dead_letter_and_the_rest_is_counted(broker: &Broker) {
     let topic = broker.topic("huge", 1, &[("max.message.bytes", "5000000")]);
     let mut lines = tempfile::NamedTempFile::new().unwrap();
-    writeln!(lines, "before\n{} with\nafter", "x".repeat(1_500_000)).unwrap();
+    writeln!(lines, "before\n{}\nafter", "x".repeat(1_500_000)).unwrap();
     let file = lines.path().to_str().unwrap();
     let large = ["-X", "message.max.bytes=3000000"];
     stormglass(broker, "load", &[&["--topic", &topic, "--file", file], &large[..]].concat()).succeeded();

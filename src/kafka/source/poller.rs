@@ -209,7 +209,7 @@ impl Poller {
                 self.hand_over(Read::Records(block));
             }
             SourceEvent::Assigned { partitions, epoch, group_is_new } => {
-                self.metrics.readiness().set_brokers_reachable(true);
+                self.metrics.readiness().set_brokers_reachable();
                 self.waits_for_group = false;
                 self.arriving = Some((partitions, epoch, group_is_new));
             }
@@ -233,12 +233,12 @@ impl Poller {
                 self.tell(Change::Committed { token, outcomes });
             }
             SourceEvent::Trouble(Trouble { message, .. }) => {
-                self.metrics.readiness().set_brokers_reachable(false);
                 self.waits_for_group = false;
                 tracing::warn!("reading waits: {message}");
+                self.metrics.readiness().set_trouble(message);
             }
             SourceEvent::Recovered => {
-                self.metrics.readiness().set_brokers_reachable(true);
+                self.metrics.readiness().set_brokers_reachable();
                 tracing::info!("brokers answer");
             }
         }

@@ -96,7 +96,7 @@ fn hanging(always: bool, seen: &Shared, release: &Arc<AtomicBool>) -> (Plan, mps
 
 fn ready() -> Metrics {
     let metrics = metrics();
-    metrics.readiness().set_brokers_reachable(true);
+    metrics.readiness().set_brokers_reachable();
     metrics.readiness().set_assigned(true);
     metrics
 }

@@ -169,7 +169,7 @@ mod tests {
         let (server, metrics) = start();
         let answer = get(&server, "/readyz");
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("brokers unreachable"), "{answer}");
-        metrics.readiness().set_brokers_reachable(true);
+        metrics.readiness().set_brokers_reachable();
         assert!(get(&server, "/readyz").contains("nothing assigned"));
         metrics.readiness().set_assigned(true);
         assert!(get(&server, "/readyz").starts_with("HTTP/1.1 200"));
