@@ -2,15 +2,16 @@
 //!
 //! It takes a tuple when it has its bytes; the broker's acknowledgement is counted by flush, and gates the commit.
 //!
-//! Files in reading order: `options`, `latest` (one value a key), `one_by_one` (records that are sent again alone).
+//! Files in reading order: `options`, `flights` (what is on its way), `latest` (one value a key), `one_by_one` (records that are sent again alone).
 
+mod flights;
 mod latest;
 mod one_by_one;
 mod options;
 
-use std::{collections::VecDeque, fmt, io::Write as _, sync::Arc, time::Duration};
+use std::{fmt, io::Write as _, sync::Arc, time::Duration};
 
-use self::{latest::Latest, one_by_one::OneByOne};
+use self::{flights::Flights, latest::Latest, one_by_one::OneByOne};
 use super::{
     client::{
         DeliveryFailure, DeliveryReport, FailedRecord, FlushId, ProduceBatch, SinkClient, produce::ProduceRecord,
@@ -34,14 +35,6 @@ pub const LINEAGE_HEADER: &str = "stormglass-lineage";
 const OFFER_ROWS: usize = 512;
 const OFFER_BYTES: usize = 1 << 20;
 
-/// Records taken since one `flush` and before the next.
-#[derive(Debug)]
-struct Flight {
-    flush: FlushId,
-    /// Those without acknowledgement.
-    open: u64,
-}
-
 /// The sink of one Kafka topic.
 pub struct KafkaSink {
     options: KafkaSinkOptions,
@@ -53,8 +46,7 @@ pub struct KafkaSink {
     /// How much of the batch the client has taken.
     taken: usize,
     latest: Latest,
-    /// The last is the one that records are taken into now.
-    flights: VecDeque<Flight>,
+    flights: Flights,
     letters: DeadLetters<FlushId>,
     again: OneByOne,
     reports: Vec<DeliveryReport>,
@@ -89,7 +81,7 @@ impl KafkaSink {
             batch: ProduceBatch::new(Arc::clone(&options.topic)),
             taken: 0,
             latest: Latest::default(),
-            flights: VecDeque::from([Flight { flush: FlushId(0), open: 0 }]),
+            flights: Flights::default(),
             again: OneByOne::new(Arc::clone(&options.topic), Arc::clone(&letters)),
             letters: DeadLetters::new(dead_letters, letters, metrics.clone()),
             reports: Vec::new(),
@@ -130,11 +122,8 @@ impl KafkaSink {
         if self.options.emit == Emit::Every {
             push_header(LINEAGE_HEADER.as_bytes(), Some(&hex(input.lineage())), &mut self.headers);
         }
-        if let Some(flight) = self.flights.back_mut() {
-            flight.open += 1;
-            let flush = flight.flush;
-            self.batch.push(&ProduceRecord { key, value, headers: &self.headers, flush, tag: 0 });
-        }
+        let flush = self.flights.take();
+        self.batch.push(&ProduceRecord { key, value, headers: &self.headers, flush, tag: 0 });
         if self.batch.len() - self.taken >= OFFER_ROWS || self.batch.bytes().len() >= OFFER_BYTES {
             self.offer();
         }
@@ -143,10 +132,9 @@ impl KafkaSink {
 
     /// Makes records of the latest values.
     fn take_latest(&mut self) {
-        let Some(flight) = self.flights.back_mut() else { return };
         for (key, value) in self.latest.iter() {
-            flight.open += 1;
-            self.batch.push(&ProduceRecord { key: Some(key), value, headers: &[], flush: flight.flush, tag: 0 });
+            let flush = self.flights.take();
+            self.batch.push(&ProduceRecord { key: Some(key), value, headers: &[], flush, tag: 0 });
         }
         self.latest.clear();
     }
@@ -174,7 +162,7 @@ impl KafkaSink {
             match report {
                 DeliveryReport::Acked { flush, records } => {
                     self.produced.acknowledged.add(records);
-                    self.close_records(flush, records);
+                    self.flights.close(flush, records);
                 }
                 DeliveryReport::Failed(failed) => self.failed(*failed)?,
                 DeliveryReport::Trouble(trouble) => {
@@ -192,19 +180,10 @@ impl KafkaSink {
         if self.letters.in_flight() > 0 {
             let mut done = Vec::new();
             self.letters.poll(|flush| done.push(flush))?;
-            done.into_iter().for_each(|flush| self.close_records(flush, 1));
+            done.into_iter().for_each(|flush| self.flights.close(flush, 1));
         }
         self.offer();
         Ok(())
-    }
-
-    fn close_records(&mut self, flush: FlushId, records: u64) {
-        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.flush == flush) {
-            flight.open = flight.open.saturating_sub(records);
-        }
-        while self.flights.len() > 1 && self.flights.front().is_some_and(|flight| flight.open == 0) {
-            self.flights.pop_front();
-        }
     }
 
     fn failed(&mut self, failed: FailedRecord) -> ComponentResult {
@@ -235,13 +214,6 @@ impl KafkaSink {
         };
         self.letters.push(&letter, failed.flush);
         Ok(())
-    }
-
-    /// Records taken before the last `flush` that are open: its own flight excluded.
-    fn in_flight(&self) -> InFlight {
-        let before = self.flights.len().saturating_sub(1);
-        let open: u64 = self.flights.iter().take(before).map(|flight| flight.open).sum();
-        InFlight { records: usize::try_from(open).unwrap_or(usize::MAX) }
     }
 }
 
@@ -300,15 +272,13 @@ impl Sink for KafkaSink {
         if let Some(client) = &mut self.client {
             client.flush_hint();
         }
-        let next = self.flights.back().map_or(0, |flight| flight.flush.0.wrapping_add(1));
-        self.flights.push_back(Flight { flush: FlushId(next), open: 0 });
-        self.close_records(FlushId(next), 0);
+        self.flights.flush();
         self.serve()
     }
 
     fn poll(&mut self, _now: Instant) -> ComponentResult<InFlight> {
         self.serve()?;
-        Ok(self.in_flight())
+        Ok(InFlight { records: self.flights.open() })
     }
 
     fn close(&mut self) {
