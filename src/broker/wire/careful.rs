@@ -23,6 +23,8 @@ struct Claim {
 #[derive(Debug)]
 pub(super) struct Careful {
     bytes: Bytes,
+    /// What is read are parts of the request itself: whoever keeps one of them keeps all of it.
+    shared: bool,
     /// How many more fields there may be.
     fields: usize,
     /// The bytes read since the last one without a continuation bit: their number in all, and how many they are.
@@ -33,14 +35,19 @@ pub(super) struct Careful {
 }
 
 impl Careful {
-    /// Passes no large number on.
+    /// Passes no large number on. What is read are copies.
     pub(super) const fn new(bytes: Bytes) -> Self {
-        Self { bytes, fields: FIELDS, varint: (0, 0), claim: None, doubted: false, trusted: false }
+        Self { bytes, shared: false, fields: FIELDS, varint: (0, 0), claim: None, doubted: false, trusted: false }
     }
 
     /// For bytes that [`Careful::new`] has let pass: every number as it is.
     pub(super) fn trusted(bytes: Bytes) -> Self {
         Self { trusted: true, ..Self::new(bytes) }
+    }
+
+    /// What is read are parts of the bytes, if that is wanted.
+    pub(super) fn sharing(self, shared: bool) -> Self {
+        Self { shared, ..self }
     }
 
     /// Whether a number that was no length was passed on as another.
@@ -132,6 +139,8 @@ impl ByteBuf for Careful {
     fn get_bytes(&mut self, size: usize) -> Bytes {
         let claimed = self.claim.take_if(|claim| claim.told == size);
         self.next_field();
-        self.bytes.split_to(claimed.map_or(size, |claim| claim.meant))
+        // They are there, or this ends it: no more is copied than has arrived.
+        let part = self.bytes.split_to(claimed.map_or(size, |claim| claim.meant));
+        if self.shared { part } else { Bytes::copy_from_slice(&part) }
     }
 }

@@ -40,13 +40,16 @@ pub(super) fn decode(connection: ConnectionId, frame: &Bytes) -> Result<Request,
         return Err(CodecError::Short(frame.len()));
     };
     let api = ApiKey::try_from(api).map_err(|()| CodecError::Api(api))?;
+    // Of other requests names are kept, which are not to keep the frame. Of this one nothing is: a log copies its batches.
+    let shared = api == ApiKey::Produce;
     let careful = || {
-        let mut bytes = Careful::new(frame.clone());
+        let mut bytes = Careful::new(frame.clone()).sharing(shared);
         let request = message(connection, api, version, &mut bytes)?;
         if !bytes.doubted() {
             return Ok(request);
         }
-        message(connection, api, version, &mut Careful::trusted(frame.clone()))
+        drop(request);
+        message(connection, api, version, &mut Careful::trusted(frame.clone()).sharing(shared))
     };
     caught(careful).map_err(|error| CodecError::Request(api, version, error))
 }

@@ -1,5 +1,6 @@
 //! Clients that speak as they should, and clients that do not.
 
+mod frames;
 mod invent;
 mod requests;
 
