@@ -15,7 +15,7 @@ use kafka_protocol::{
     },
     protocol::StrBytes,
 };
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::{
     connection,
@@ -84,7 +84,7 @@ pub enum ServerError {
     Topic(String, String),
     /// The core has panicked: what it holds is not to be trusted any more.
     #[error("the broker has a bug and cannot go on: {0}")]
-    Panic(tokio::task::JoinError),
+    Panic(JoinError),
 }
 
 /// A broker that listens, and serves once it is run.
@@ -140,7 +140,7 @@ impl Server {
             tokio::select! {
                 biased;
                 () = &mut stop => return Ok(()),
-                Some(Err(ended)) = tasks.join_next() => return Err(ServerError::Panic(ended)),
+                panic = panicked(&mut tasks) => return Err(ServerError::Panic(panic)),
                 accepted = listener.accept() => match accepted {
                     // The timer's task is one of them.
                     Ok((_, peer)) if tasks.len() > limits.connections => {
@@ -157,6 +157,17 @@ impl Server {
                     }
                 },
             }
+        }
+    }
+}
+
+/// The first panic of a task; those that end well are let go.
+async fn panicked(tasks: &mut JoinSet<()>) -> JoinError {
+    loop {
+        match tasks.join_next().await {
+            Some(Err(panic)) => return panic,
+            Some(Ok(())) => {}
+            None => std::future::pending().await,
         }
     }
 }
@@ -190,4 +201,22 @@ fn refusal(response: &ResponseKind) -> Option<String> {
         let error = topic.error_code.err()?;
         Some(topic.error_message.as_ref().map_or_else(|| error.to_string(), ToString::to_string))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_noticed_though_another_task_has_ended_well_before() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {});
+        tasks.spawn(async {
+            tokio::task::yield_now().await;
+            panic!("a bug");
+        });
+        tasks.spawn(std::future::pending());
+        assert!(panicked(&mut tasks).await.is_panic());
+        assert_eq!(tasks.len(), 1);
+    }
 }
