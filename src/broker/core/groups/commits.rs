@@ -4,7 +4,9 @@ use kafka_protocol::{
     error::ResponseError,
     messages::{
         GroupId, OffsetCommitRequest, OffsetCommitResponse, TopicName, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+        offset_commit_request::OffsetCommitRequestTopic,
         offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
+        txn_offset_commit_request::TxnOffsetCommitRequestTopic,
         txn_offset_commit_response::{TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic},
     },
     protocol::StrBytes,
@@ -38,6 +40,39 @@ struct Committer<'a> {
 /// Something of each partition, by topic.
 type ByTopic<T> = Vec<(TopicName, Vec<(i32, T)>)>;
 
+/// Both requests say the same of partitions, and are told the same, each in types of its own.
+macro_rules! by_topic {
+    ($offered:ident($offer:ident), $told:ident -> $topic:ident, $partition:ident) => {
+        fn $offered(topics: &[$offer], at: Instant) -> ByTopic<Committed> {
+            let topics = topics.iter().map(|topic| {
+                let partitions = topic.partitions.iter().map(|partition| {
+                    let (offset, leader_epoch) = (partition.committed_offset, partition.committed_leader_epoch);
+                    let metadata = partition.committed_metadata.clone().unwrap_or_default();
+                    (partition.partition_index, Committed { offset, leader_epoch, metadata, at })
+                });
+                (topic.name.clone(), partitions.collect())
+            });
+            topics.collect()
+        }
+
+        fn $told(outcomes: ByTopic<i16>) -> Vec<$topic> {
+            let topics = outcomes.into_iter().map(|(name, partitions)| {
+                let partitions = partitions
+                    .into_iter()
+                    .map(|(index, error)| $partition::default().with_partition_index(index).with_error_code(error));
+                $topic::default().with_name(name).with_partitions(partitions.collect())
+            });
+            topics.collect()
+        }
+    };
+}
+
+by_topic!(offered(OffsetCommitRequestTopic), told -> OffsetCommitResponseTopic, OffsetCommitResponsePartition);
+by_topic!(
+    offered_in_transaction(TxnOffsetCommitRequestTopic),
+    told_in_transaction -> TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+);
+
 impl Groups {
     /// OffsetCommit.
     pub(in crate::broker::core) fn commit(
@@ -60,22 +95,8 @@ impl Groups {
         } else {
             ResponseError::IllegalGeneration
         };
-        let offered = request.topics.iter().map(|topic| {
-            let partitions = topic.partitions.iter().map(|partition| {
-                let (offset, leader_epoch) = (partition.committed_offset, partition.committed_leader_epoch);
-                let metadata = partition.committed_metadata.clone().unwrap_or_default();
-                (partition.partition_index, Committed { offset, leader_epoch, metadata, at: now })
-            });
-            (topic.name.clone(), partitions.collect())
-        });
-        let outcomes = self.write(committer, Ok(missing), offered.collect(), exists);
-        let topics = outcomes.into_iter().map(|(name, partitions)| {
-            let partitions = partitions.into_iter().map(|(index, error)| {
-                OffsetCommitResponsePartition::default().with_partition_index(index).with_error_code(error)
-            });
-            OffsetCommitResponseTopic::default().with_name(name).with_partitions(partitions.collect())
-        });
-        OffsetCommitResponse::default().with_topics(topics.collect())
+        let outcomes = self.write(committer, Ok(missing), offered(&request.topics, now), exists);
+        OffsetCommitResponse::default().with_topics(told(outcomes))
     }
 
     /// TxnOffsetCommit: counts when the producer's transaction commits. `verified`: the group is part of it (KIP-890).
@@ -96,22 +117,8 @@ impl Groups {
         };
         let known = if request.group_id.is_empty() { Err(ResponseError::InvalidGroupId) } else { verified };
         let missing = known.map(|()| ResponseError::IllegalGeneration);
-        let offered = request.topics.iter().map(|topic| {
-            let partitions = topic.partitions.iter().map(|partition| {
-                let (offset, leader_epoch) = (partition.committed_offset, partition.committed_leader_epoch);
-                let metadata = partition.committed_metadata.clone().unwrap_or_default();
-                (partition.partition_index, Committed { offset, leader_epoch, metadata, at: now })
-            });
-            (topic.name.clone(), partitions.collect())
-        });
-        let outcomes = self.write(committer, missing, offered.collect(), exists);
-        let topics = outcomes.into_iter().map(|(name, partitions)| {
-            let partitions = partitions.into_iter().map(|(index, error)| {
-                TxnOffsetCommitResponsePartition::default().with_partition_index(index).with_error_code(error)
-            });
-            TxnOffsetCommitResponseTopic::default().with_name(name).with_partitions(partitions.collect())
-        });
-        TxnOffsetCommitResponse::default().with_topics(topics.collect())
+        let outcomes = self.write(committer, missing, offered_in_transaction(&request.topics, now), exists);
+        TxnOffsetCommitResponse::default().with_topics(told_in_transaction(outcomes))
     }
 
     /// Writes what is offered; each partition's error code. `missing`: what is said of a group that is not there, or why
