@@ -78,9 +78,6 @@ impl Groups {
     }
 
     fn delete_one(&mut self, id: &GroupId) -> Result<(), ResponseError> {
-        if id.is_empty() {
-            return Err(ResponseError::InvalidGroupId);
-        }
         if self.groups.get(id).ok_or(ResponseError::GroupIdNotFound)?.state != State::Empty {
             return Err(ResponseError::NonEmptyGroup);
         }

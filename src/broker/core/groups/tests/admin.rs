@@ -2,10 +2,13 @@
 
 use kafka_protocol::{
     error::ResponseError,
-    messages::{DeleteGroupsRequest, DescribeGroupsRequest, GroupId, ListGroupsRequest},
+    messages::{
+        DeleteGroupsRequest, DescribeGroupsRequest, GroupId, ListGroupsRequest, OffsetCommitRequest,
+        offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
+    },
 };
 
-use super::history::{History, Join, group, text};
+use super::history::{History, Join, group, text, topic};
 
 #[test]
 fn group_is_described_with_its_members_and_their_parts_while_it_is_stable() {
@@ -57,14 +60,31 @@ fn groups_are_listed_by_state_and_type() {
 fn only_a_group_without_members_is_deleted() {
     let mut h = History::new();
     let member = h.stable(1).remove(0);
-    let none = GroupId(text(""));
-    let request = DeleteGroupsRequest::default().with_groups_names(vec![group(), GroupId(text("other")), none]);
+    let request = DeleteGroupsRequest::default().with_groups_names(vec![group(), GroupId(text("other"))]);
     let codes = |h: &mut History| h.groups.delete(&request).results.iter().map(|r| r.error_code).collect::<Vec<_>>();
-    let (missing, invalid) = (ResponseError::GroupIdNotFound.code(), ResponseError::InvalidGroupId.code());
-    assert_eq!(codes(&mut h), [ResponseError::NonEmptyGroup.code(), missing, invalid]);
+    let missing = ResponseError::GroupIdNotFound.code();
+    assert_eq!(codes(&mut h), [ResponseError::NonEmptyGroup.code(), missing]);
     h.leave(&[(&member, None)]);
-    assert_eq!(codes(&mut h), [0, missing, invalid]);
-    assert_eq!(codes(&mut h), [missing, missing, invalid]);
+    assert_eq!(codes(&mut h), [0, missing]);
+    assert_eq!(codes(&mut h), [missing, missing]);
+}
+
+/// Nobody can join it, but whoever is in no group can commit for it.
+#[test]
+fn group_without_a_name_is_deleted_as_any_other() {
+    let mut h = History::new();
+    let none = GroupId(text(""));
+    let partition = OffsetCommitRequestPartition::default();
+    let topic = OffsetCommitRequestTopic::default().with_name(topic("t")).with_partitions(vec![partition]);
+    let commit = OffsetCommitRequest::default()
+        .with_group_id(none.clone())
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(vec![topic]);
+    let committed = h.call(|groups, now, _| groups.commit(9, &commit, &|_, _| true, now));
+    assert_eq!(committed.topics[0].partitions[0].error_code, 0);
+    let request = DeleteGroupsRequest::default().with_groups_names(vec![none]);
+    let mut code = || h.groups.delete(&request).results[0].error_code;
+    assert_eq!([code(), code()], [0, ResponseError::GroupIdNotFound.code()]);
 }
 
 #[test]
