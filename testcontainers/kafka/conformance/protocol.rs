@@ -4,9 +4,12 @@ use std::io::Write as _;
 
 use kafka_protocol::{
     messages::{
-        ApiKey, ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest, ListOffsetsRequest, MetadataRequest,
+        ApiKey, ApiVersionsRequest, ApiVersionsResponse, DeleteGroupsRequest, FindCoordinatorRequest, GroupId,
+        IncrementalAlterConfigsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+        incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig},
         list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
         metadata_request::MetadataRequestTopic,
+        offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
     },
     protocol::Decodable,
 };
@@ -30,6 +33,8 @@ pub fn trials() -> Vec<Trial> {
         offsets_are_listed_by_isolation,
         metadata_tells_of_the_topics_that_are_asked_for,
         a_coordinator_is_found,
+        a_group_without_a_name_is_deleted_as_any_other,
+        an_operation_on_configs_that_there_is_not_fails_all_of_its_request,
     )
 }
 
@@ -193,4 +198,33 @@ fn a_coordinator_is_found(broker: &Broker) {
                 && found.iter().all(|c| c.error_code == 0 && format!("{}:{}", c.host, c.port) == broker.bootstrap())
         });
     }
+}
+
+fn a_group_without_a_name_is_deleted_as_any_other(broker: &Broker) {
+    let topic = broker.topic("nameless", 1, &[]);
+    let mut wire = Wire::connect(broker);
+    let partition = OffsetCommitRequestPartition::default().with_committed_offset(5);
+    let topic = OffsetCommitRequestTopic::default().with_name(topic_name(&topic)).with_partitions(vec![partition]);
+    let commit = OffsetCommitRequest::default().with_generation_id_or_member_epoch(-1).with_topics(vec![topic]);
+    // Its coordinator may be on its way.
+    crate::broker::eventually("it is committed", || wire.ask(8, &commit).topics[0].partitions[0].error_code == 0);
+    let request = DeleteGroupsRequest::default().with_groups_names(vec![GroupId(text(""))]);
+    let codes = [(); 2].map(|()| wire.ask(2, &request).results[0].error_code);
+    assert_eq!(codes, [0, RDKafkaErrorCode::GroupIdNotFound as i16]);
+}
+
+fn an_operation_on_configs_that_there_is_not_fails_all_of_its_request(broker: &Broker) {
+    let topic = broker.topic("operated", 1, &[]);
+    let mut wire = Wire::connect(broker);
+    let resource = |name: &str, operation| {
+        let config = AlterableConfig::default().with_name(text("retention.ms")).with_config_operation(operation);
+        let configs = vec![config.with_value(Some(text("1000")))];
+        AlterConfigsResource::default().with_resource_type(2).with_resource_name(text(name)).with_configs(configs)
+    };
+    let resources = vec![resource(&topic, 0), resource("nowhere", 42)];
+    let answer = wire.ask(1, &IncrementalAlterConfigsRequest::default().with_resources(resources));
+    for told in &answer.responses {
+        assert_eq!((told.error_code, told.error_message.as_ref()), (-1, None), "{answer:?}");
+    }
+    assert_eq!(answer.responses.len(), 2);
 }

@@ -29,6 +29,8 @@ struct Given<'a> {
     resource: Resource<'a>,
     /// The configs that are to be set to nothing.
     nulls: Vec<&'a StrBytes>,
+    /// The request has an operation that there is not, on whatever resource.
+    unknown_operation: bool,
 }
 
 impl Logs {
@@ -41,7 +43,7 @@ impl Logs {
             let set = asked.configs.iter().map(|config| config::check(&config.name, config.value.as_deref()));
             let set = |_: &Overrides| set.collect::<Result<_, _>>().map_err(invalid);
             let nulls = asked.configs.iter().filter(|config| config.value.is_none()).map(|config| &config.name);
-            let given = Given { resource, nulls: nulls.collect() };
+            let given = Given { resource, nulls: nulls.collect(), unknown_operation: false };
             let (code, message) = told(self.alter(given, &twice, request.validate_only, set));
             Altered::default()
                 .with_error_code(code)
@@ -59,6 +61,8 @@ impl Logs {
     ) -> IncrementalAlterConfigsResponse {
         let named = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
         let twice = named_twice(named);
+        let mut steps = request.resources.iter().flat_map(|asked| &asked.configs);
+        let unknown_operation = steps.any(|step| !(SET..=SUBTRACT).contains(&step.config_operation));
         let responses = request.resources.iter().map(|asked| {
             let resource = (asked.resource_type, &asked.resource_name);
             let step = |there: &Overrides| {
@@ -70,7 +74,7 @@ impl Logs {
             };
             let set_to_null = |config: &&AlterableConfig| config.value.is_none() && config.config_operation != DELETE;
             let nulls = asked.configs.iter().filter(set_to_null).map(|config| &config.name);
-            let given = Given { resource, nulls: nulls.collect() };
+            let given = Given { resource, nulls: nulls.collect(), unknown_operation };
             let (code, message) = told(self.alter(given, &twice, request.validate_only, step));
             IncrementallyAltered::default()
                 .with_error_code(code)
@@ -83,7 +87,7 @@ impl Logs {
 
     fn alter(
         &mut self,
-        Given { resource: (kind, name), nulls }: Given<'_>,
+        Given { resource: (kind, name), nulls, unknown_operation }: Given<'_>,
         twice: &BTreeSet<Resource<'_>>,
         validate_only: bool,
         alter: impl FnOnce(&Overrides) -> Result<Overrides, Refusal>,
@@ -99,6 +103,10 @@ impl Logs {
         if kind != resource::TOPIC {
             let why = "Only the configs of topics can be altered: the broker's are those that it was started with";
             return Err(Refusal::new(ResponseError::InvalidRequest, why));
+        }
+        if unknown_operation {
+            // Kafka fails at it, and has no words for that.
+            return Err(Refusal::new(ResponseError::UnknownServerError, ""));
         }
         let topic = self.topics.get_mut(&named(name)).ok_or(ResponseError::UnknownTopicOrPartition)?;
         let overrides = alter(&topic.overrides)?;
@@ -118,7 +126,9 @@ fn invalid(why: String) -> Refusal {
 fn told(altered: Result<(), Refusal>) -> (i16, Option<StrBytes>) {
     match altered {
         Ok(()) => (0, None),
-        Err(Refusal { error, message }) => (error.code(), Some(StrBytes::from_string(message))),
+        Err(Refusal { error, message }) => {
+            (error.code(), Some(message).filter(|m| !m.is_empty()).map(StrBytes::from_string))
+        }
     }
 }
 
@@ -139,7 +149,6 @@ fn altered(mut there: Overrides, step: &AlterableConfig) -> Result<Overrides, Re
     let definition = config::defined(name).ok_or_else(|| invalid(format!("Unknown topic config name: {name}")))?;
     let value = step.value.as_deref();
     let value = match (step.config_operation, definition.kind) {
-        (SET, _) => value.map(str::to_owned),
         (APPEND | SUBTRACT, Kind::List(_)) => {
             let now = there.get(definition.name).map_or(definition.default, String::as_str);
             let (mut items, given): (Vec<&str>, Vec<&str>) =
@@ -154,10 +163,7 @@ fn altered(mut there: Overrides, step: &AlterableConfig) -> Result<Overrides, Re
             let verb = if step.config_operation == APPEND { "APPEND to" } else { "SUBTRACT from" };
             return Err(invalid(format!("Can't {verb} key {name} because its type is not LIST.")));
         }
-        (other, _) => {
-            let why = format!("Unknown operation {other}");
-            return Err(Refusal::new(ResponseError::InvalidRequest, why));
-        }
+        _ => value.map(str::to_owned),
     };
     let (name, value) = config::check(name, value.as_deref()).map_err(invalid)?;
     there.insert(name, value);

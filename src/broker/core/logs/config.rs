@@ -174,8 +174,16 @@ pub(super) fn defined(name: &str) -> Option<&'static Definition> {
 /// What was set for a topic, by name.
 pub(super) type Overrides = BTreeMap<&'static str, String>;
 
+/// The longest value of a config, as Java counts characters: longer ones Kafka could not write down.
+const LONGEST: usize = 32_767;
+
 /// Checks one setting; the message is Kafka's.
 pub(super) fn check(name: &str, value: Option<&str>) -> Result<(&'static str, String), String> {
+    if value.is_some_and(|value| value.encode_utf16().count() > LONGEST) {
+        return Err(format!(
+            "The configuration value cannot be added because it exceeds the maximum value size of {LONGEST} bytes."
+        ));
+    }
     let definition = defined(name).ok_or_else(|| format!("Unknown topic config name: {name}"))?;
     let value = value.ok_or_else(|| format!("Null value not supported for topic configs: {name}"))?.trim();
     match definition.kind.check(value) {

@@ -309,7 +309,16 @@ fn invalid_steps_change_nothing() {
     assert_eq!(incrementally(&mut bench, "retention.ms", 0, None), ResponseError::InvalidRequest.code());
     assert_eq!(incrementally(&mut bench, "cleanup.policy", 2, None), ResponseError::InvalidRequest.code());
     assert_eq!(incrementally(&mut bench, "no.such.config", 1, None), 0, "it is not set, as was asked for");
+    assert_eq!(incrementally(&mut bench, "retention.ms", 42, Some("1")), ResponseError::UnknownServerError.code());
+    assert_eq!(incrementally(&mut bench, "retention.ms", 42, None), ResponseError::InvalidRequest.code());
     assert_eq!(configs(&mut bench), there);
+}
+
+#[test]
+fn value_of_a_config_has_at_most_32767_characters() {
+    let mut bench = Bench::new(&[]);
+    let mut set = |length| incrementally(&mut bench, "retention.ms", 0, Some(&format!("{:0>length$}", 1)));
+    assert_eq!([set(32_767), set(32_768)], [0, ResponseError::InvalidConfig.code()]);
 }
 
 #[test]
