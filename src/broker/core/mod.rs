@@ -3,8 +3,8 @@
 //! Files in reading order: `request` (what comes in and goes out), `broker` (one request from its arrival to its
 //! response), `apis` (which APIs in which versions); then what it is about: `logs/` (topics, partitions, batches),
 //! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit),
-//! `coordinators` (who is asked about those), `agenda` (which of many is due first). In front of it
-//! all, where it is wanted, stands `faults` (what goes wrong), with `refusals` (responses that say nothing but an error).
+//! `coordinators` (who is asked about those), `agenda` (which of many is due first, and what all of them take), `sizes`
+//! (what takes how many bytes). In front of it all, where it is wanted, stands `faults` (what goes wrong), with `refusals` (responses that say nothing but an error).
 //!
 //! Invariants:
 //! 1. A connection has one request at a time, as at Kafka: those that come meanwhile wait, so a join that waits for other
@@ -23,6 +23,7 @@ mod refusals;
 mod request;
 #[cfg(test)]
 pub(super) mod sample;
+mod sizes;
 mod transactions;
 
 pub use broker::{Broker, BrokerOptions};

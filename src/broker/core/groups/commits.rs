@@ -130,23 +130,25 @@ impl Groups {
         offered: ByTopic<Committed>,
         exists: Exists<'_>,
     ) -> ByTopic<i16> {
-        let max_metadata = self.options().max_offset_metadata;
+        let max_metadata = self.options.max_offset_metadata;
         let any = offered.iter().any(|(topic, partitions)| partitions.iter().any(|(index, _)| exists(topic, *index)));
         let mut group =
             missing.and_then(|missing| if any { self.committer_group(committer, missing) } else { Err(missing) });
-        if let (Ok(group), None) = (&mut group, committer.producer) {
+        if let (Ok((group, _)), None) = (&mut group, committer.producer) {
             group.touch(committer.member, committer.now);
         }
         let mut write = |topic: &TopicName, index, committed: Committed| {
             if !exists(topic, index) {
                 return Err(ResponseError::UnknownTopicOrPartition);
             }
-            let group = group.as_mut().map_err(|error| *error)?;
+            let (group, room) = group.as_mut().map_err(|error| *error)?;
             // Kafka counts Java's characters, though the option speaks of bytes.
             if committed.metadata.encode_utf16().count() > max_metadata {
                 return Err(ResponseError::OffsetMetadataTooLarge);
             }
             let partition = (topic.clone(), index);
+            let growth = group.offsets.growth(committer.producer, &partition, &committed);
+            *room = room.checked_sub(growth).ok_or(ResponseError::InvalidCommitOffsetSize)?;
             match committer.producer {
                 None => group.offsets.commit(partition, committed),
                 Some(producer) => group.offsets.commit_with(producer, partition, committed),
@@ -164,18 +166,20 @@ impl Groups {
         topics.collect()
     }
 
-    /// The group that is committed for, if the committer may. Who is in no generation makes the group by committing.
+    /// The group that is committed for, if the committer may, and the bytes that it may take more. Who is in no generation
+    /// makes the group by committing.
     fn committer_group<'a>(
         &'a mut self,
         committer: Committer<'a>,
         missing: ResponseError,
-    ) -> Result<Changing<'a, GroupId, Group>, ResponseError> {
+    ) -> Result<(Changing<'a, GroupId, Group>, usize), ResponseError> {
         if !self.groups.contains_key(committer.group) && committer.generation >= 0 {
             return Err(missing);
         }
+        let room = self.room(committer.group).ok_or(ResponseError::InvalidCommitOffsetSize)?;
         let group = self.groups.change_or_insert(committer.group, Group::default);
         group.may_commit(committer)?;
-        Ok(group)
+        Ok((group, room))
     }
 }
 

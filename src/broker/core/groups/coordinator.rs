@@ -10,7 +10,7 @@ use kafka_protocol::{
 
 use super::{
     GroupOptions,
-    group::{Group, join_error},
+    group::{Group, full, join_error},
     leave::{leaving, left, unknown},
     member_ids::MemberIds,
     step::{Caller, Step, millis},
@@ -27,7 +27,7 @@ use crate::{
 /// expires.
 #[derive(Debug)]
 pub(in crate::broker::core) struct Groups {
-    options: GroupOptions,
+    pub(super) options: GroupOptions,
     pub(super) groups: Agenda<GroupId, Group>,
     ids: MemberIds,
     /// When offsets expire next.
@@ -40,8 +40,9 @@ impl Groups {
         Self { options, groups: Agenda::new(), ids: MemberIds::new(seed), expiry }
     }
 
-    pub(super) const fn options(&self) -> &GroupOptions {
-        &self.options
+    /// Bytes that a group may take more; `None`: it is not there, and there is no room to make it.
+    pub(super) fn room(&self, group: &GroupId) -> Option<usize> {
+        self.groups.room(group, self.options.max_bytes, Group::default)
     }
 
     /// JoinGroup; the response comes when the generation is complete.
@@ -52,7 +53,8 @@ impl Groups {
         now: Instant,
         answers: &mut Answers,
     ) {
-        let mut step = Step { now, options: &self.options, answers };
+        let room = self.room(&request.group_id);
+        let mut step = Step { now, options: &self.options, room: room.unwrap_or(0), answers };
         let bounds = self.options.min_session_timeout..=self.options.max_session_timeout;
         let unknown = request.member_id.is_empty();
         let error = if request.group_id.is_empty() {
@@ -61,6 +63,9 @@ impl Groups {
             ResponseError::InvalidSessionTimeout
         } else if !unknown && !self.groups.contains_key(&request.group_id) {
             ResponseError::UnknownMemberId
+        } else if room.is_none() {
+            step.answer(caller.ticket, full());
+            return;
         } else {
             let name = self.ids.draw(request.group_instance_id.as_ref().unwrap_or(&caller.client_id));
             let mut group = self.groups.change_or_insert(&request.group_id, Group::default);
@@ -78,7 +83,8 @@ impl Groups {
         now: Instant,
         answers: &mut Answers,
     ) {
-        let mut step = Step { now, options: &self.options, answers };
+        let room = self.room(&request.group_id).unwrap_or(0);
+        let mut step = Step { now, options: &self.options, room, answers };
         match find(&mut self.groups, &request.group_id) {
             Ok(mut group) => group.sync(caller, request, &mut step),
             Err(error) => step.answer(caller.ticket, SyncGroupResponse::default().with_error_code(error.code())),
@@ -99,7 +105,7 @@ impl Groups {
         now: Instant,
         answers: &mut Answers,
     ) -> LeaveGroupResponse {
-        let mut step = Step { now, options: &self.options, answers };
+        let mut step = Step { now, options: &self.options, room: 0, answers };
         let leaving = leaving(request, version);
         let members = match find(&mut self.groups, &request.group_id) {
             Ok(mut group) => group.leave(&leaving, &mut step),
@@ -128,7 +134,7 @@ impl Groups {
 
     /// Ends sessions and waits that are over, and forgets what is expired.
     pub(in crate::broker::core) fn tick(&mut self, now: Instant, answers: &mut Answers) {
-        let mut step = Step { now, options: &self.options, answers };
+        let mut step = Step { now, options: &self.options, room: 0, answers };
         for id in self.groups.due_until(now) {
             self.groups.change(&id).into_iter().for_each(|mut group| group.tick(&mut step));
         }

@@ -10,7 +10,7 @@ use crate::clock::Instant;
 impl Groups {
     /// Forgets the offsets that are expired, and then the groups of which nothing is left.
     pub(super) fn expire(&mut self, now: Instant) {
-        let retention = self.options().offsets_retention;
+        let retention = self.options.offsets_retention;
         self.groups.retain(|group| {
             group.expire_offsets(|since| now.saturating_since(since) >= retention);
             !group.is_abandoned()

@@ -8,14 +8,14 @@ use std::{
 use kafka_protocol::{
     error::ResponseError,
     messages::{
-        JoinGroupRequest, JoinGroupResponse, join_group_request::JoinGroupRequestProtocol,
+        GroupId, JoinGroupRequest, JoinGroupResponse, join_group_request::JoinGroupRequestProtocol,
         join_group_response::JoinGroupResponseMember,
     },
     protocol::StrBytes,
 };
 
 use super::{member::Member, offsets::Offsets, reload::Stored};
-use crate::{broker::core::agenda::Timed, clock::Instant};
+use crate::{broker::core::agenda::Kept, clock::Instant};
 
 /// What a group waits for. Kafka's fifth state, `Dead`, is here a group that is not there.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -138,14 +138,14 @@ impl Group {
     }
 
     fn is_common(&self, protocol: &StrBytes) -> bool {
-        self.members.values().all(|member| member.protocols.iter().any(|known| known.name == *protocol))
+        self.members.values().all(|member| member.protocols.iter().any(|(known, _)| known == protocol))
     }
 
     /// The protocol with the most votes: each member votes for the first of its own that all have.
     pub(super) fn select_protocol(&self) -> Option<StrBytes> {
         let mut votes: BTreeMap<&StrBytes, usize> = BTreeMap::new();
         for member in self.members.values() {
-            let vote = member.protocols.iter().map(|protocol| &protocol.name).find(|name| self.is_common(name));
+            let vote = member.protocols.iter().map(|(name, _)| name).find(|name| self.is_common(name));
             *votes.entry(vote?).or_default() += 1;
         }
         // `max_by_key` takes the last of equals, and equals should go to the first by name.
@@ -214,16 +214,25 @@ impl Group {
     }
 }
 
-impl Timed for Group {
+impl Kept<GroupId> for Group {
     fn due(&self) -> Instant {
         let members = self.members.values().map(Member::due);
         members.chain(self.pending.values().copied()).fold(self.join_due.min(self.sync_due), Instant::min)
+    }
+
+    fn bytes(&self, name: &GroupId) -> usize {
+        self.size(name)
     }
 }
 
 /// A join that came to nothing.
 pub(super) fn join_error(member: StrBytes, error: ResponseError) -> JoinGroupResponse {
     JoinGroupResponse::default().with_member_id(member).with_error_code(error.code())
+}
+
+/// A join for which there is no room.
+pub(super) fn full() -> JoinGroupResponse {
+    join_error(StrBytes::new(), ResponseError::GroupMaxSizeReached)
 }
 
 /// Whether a group that has `members` of `max` takes this one.

@@ -3,8 +3,8 @@
 use kafka_protocol::{error::ResponseError, messages::JoinGroupRequest, protocol::StrBytes};
 
 use super::{
-    group::{Group, State, accepts, join_error},
-    member::Member,
+    group::{Group, State, accepts, full, join_error},
+    member::{Member, protocols},
     rebalance::dismiss,
     step::{Caller, Step, millis},
 };
@@ -29,7 +29,7 @@ impl Group {
         let refused = |error| join_error(request.member_id.clone(), error);
         if !accepts(self, request, step.options.max_size) {
             self.remove(&request.member_id);
-            step.answer(caller.ticket, join_error(StrBytes::new(), ResponseError::GroupMaxSizeReached));
+            step.answer(caller.ticket, full());
         } else if !self.supports(&request.protocol_type, &request.protocols) {
             step.answer(caller.ticket, refused(ResponseError::InconsistentGroupProtocol));
         } else if unknown {
@@ -48,6 +48,9 @@ impl Group {
         if let Some(old) = instance.and_then(|instance| self.statics.get(instance)).cloned() {
             self.replace(caller, request, (&old, name), step);
         } else if instance.is_none() && caller.version >= NAME_FIRST {
+            if lacks_room(self.growth_by_name(&name), caller, step) {
+                return;
+            }
             self.pending.insert(name.clone(), step.now + millis(request.session_timeout_ms));
             step.answer(caller.ticket, join_error(name, ResponseError::MemberIdRequired));
         } else {
@@ -56,10 +59,13 @@ impl Group {
     }
 
     fn admit(&mut self, caller: &Caller, request: &JoinGroupRequest, id: StrBytes, step: &mut Step<'_>) {
+        let member = Member::new(id, caller, request, step.now);
+        if lacks_room(self.growth_by_member(None, &member, &request.protocol_type), caller, step) {
+            return;
+        }
         if let Some(gathering) = &mut self.gathering {
             gathering.grew = true;
         }
-        let member = Member::new(id, caller, request, step.now);
         self.add(member, &request.protocol_type, caller.ticket);
         self.rebalance(step);
     }
@@ -69,7 +75,7 @@ impl Group {
     fn rejoin(&mut self, caller: &Caller, request: &JoinGroupRequest, step: &mut Step<'_>) {
         let id = &request.member_id;
         let Some(member) = self.members.get_mut(id) else { return };
-        let same = member.protocols == request.protocols;
+        let same = member.protocols == protocols(request);
         // A leader that joins a stable group wants one: it has seen a change of topics that changes no metadata.
         let informed = match self.state {
             State::PreparingRebalance | State::Empty => false,
@@ -80,8 +86,20 @@ impl Group {
             step.answer(caller.ticket, self.joined(id));
             return;
         }
+        if lacks_room(self.growth_by_join((id, id), request), caller, step) {
+            return;
+        }
         self.wait_for_join(id, caller, request);
         self.rebalance(step);
+    }
+
+    /// How much larger the group is with what a member says now, under the name that it has then.
+    fn growth_by_join(&self, (old, new): (&StrBytes, &StrBytes), request: &JoinGroupRequest) -> usize {
+        let Some(before) = self.members.get(old) else { return 0 };
+        let mut after = before.clone();
+        after.id = new.clone();
+        after.update(request);
+        self.growth_by_member(Some(before), &after, &request.protocol_type)
     }
 
     /// Its join now waits. One that it sent before, over a connection that it has given up, is never answered: Kafka's
@@ -101,6 +119,9 @@ impl Group {
         (old, new): (&StrBytes, StrBytes),
         step: &mut Step<'_>,
     ) {
+        if lacks_room(self.growth_by_join((old, &new), request), caller, step) {
+            return;
+        }
         let leader_before = self.leader.clone();
         let Some(mut member) = self.members.remove(old) else { return };
         dismiss(&member, ResponseError::FencedInstanceId, step);
@@ -143,4 +164,14 @@ impl Group {
         }
         self.store();
     }
+}
+
+/// Whether the group would take more than it may; if so, the join is told. It changes nothing: a member stays what it was,
+/// until its session ends.
+fn lacks_room(growth: usize, caller: &Caller, step: &mut Step<'_>) -> bool {
+    let lacks = growth > step.room;
+    if lacks {
+        step.answer(caller.ticket, full());
+    }
+    lacks
 }

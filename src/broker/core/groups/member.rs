@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kafka_protocol::{
-    messages::{JoinGroupRequest, join_group_request::JoinGroupRequestProtocol},
-    protocol::StrBytes,
-};
+use kafka_protocol::{messages::JoinGroupRequest, protocol::StrBytes};
 
 use super::step::{Caller, millis};
-use crate::{broker::core::Ticket, clock::Instant};
+use crate::{
+    broker::core::{Ticket, sizes::text},
+    clock::Instant,
+};
 
 /// How long a new member may wait for its first generation: it cannot heartbeat yet, and a client that has gone must not
 /// hold up the group (Kafka's constant).
 pub(super) const NEW_MEMBER_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The name of something that a member can do, and the member's own metadata for it.
+pub(super) type Protocol = (StrBytes, Bytes);
 
 #[derive(Clone, Debug)]
 pub(super) struct Member {
@@ -25,8 +28,10 @@ pub(super) struct Member {
     pub(super) client_host: StrBytes,
     pub(super) session_timeout: Duration,
     pub(super) rebalance_timeout: Duration,
-    /// What it can do, best first, each with the member's own metadata.
-    pub(super) protocols: Vec<JoinGroupRequestProtocol>,
+    /// What it can do, best first.
+    pub(super) protocols: Vec<Protocol>,
+    /// The bytes of those.
+    protocols_size: usize,
     /// What the leader gave it in this generation.
     pub(super) assignment: Bytes,
     /// Its join that waits for the others.
@@ -50,6 +55,7 @@ impl Member {
             session_timeout: Duration::ZERO,
             rebalance_timeout: Duration::ZERO,
             protocols: Vec::new(),
+            protocols_size: 0,
             assignment: Bytes::new(),
             joining: None,
             syncing: None,
@@ -68,7 +74,9 @@ impl Member {
         let rebalance = millis(request.rebalance_timeout_ms);
         let given = if request.rebalance_timeout_ms < 0 { self.session_timeout } else { rebalance };
         self.rebalance_timeout = given.max(Duration::from_millis(1));
-        self.protocols.clone_from(&request.protocols);
+        self.protocols = protocols(request);
+        let said = self.protocols.iter().map(|(name, metadata)| text(name.len()) + text(metadata.len()));
+        self.protocols_size = size_of::<Protocol>() * self.protocols.len() + said.sum::<usize>();
     }
 
     /// It was heard of: its session begins anew.
@@ -84,7 +92,19 @@ impl Member {
 
     /// Its metadata for a protocol; nothing if it does not have it.
     pub(super) fn metadata(&self, protocol: &str) -> Bytes {
-        let found = self.protocols.iter().find(|known| known.name.as_str() == protocol);
-        found.map_or_else(Bytes::new, |known| known.metadata.clone())
+        let found = self.protocols.iter().find(|(known, _)| known.as_str() == protocol);
+        found.map_or_else(Bytes::new, |(_, metadata)| metadata.clone())
     }
+
+    /// The bytes of all that it says and is told.
+    pub(super) fn size(&self) -> usize {
+        let names = [&self.id, &self.client_id, &self.client_host].map(|name| text(name.len()));
+        let instance = self.instance.as_ref().map_or(0, |instance| text(instance.len()));
+        names.iter().sum::<usize>() + instance + self.protocols_size + text(self.assignment.len())
+    }
+}
+
+/// What a join says that its member can do, and nothing else that came with it.
+pub(super) fn protocols(request: &JoinGroupRequest) -> Vec<Protocol> {
+    request.protocols.iter().map(|protocol| (protocol.name.clone(), protocol.metadata.clone())).collect()
 }

@@ -14,6 +14,8 @@ pub struct GroupOptions {
     pub max_session_timeout: Duration,
     /// `group.max.size`: members of one group; no bound but the number's own.
     pub max_size: usize,
+    /// Bytes of all groups together, with their members, names and offsets; Kafka has no such bound. Here 128 MiB.
+    pub max_bytes: usize,
     /// `offset.metadata.max.bytes`: 4,096.
     pub max_offset_metadata: usize,
     /// `offsets.retention.minutes`: how long what is committed outlives the last member of its group, or the commit where
@@ -30,6 +32,7 @@ impl Default for GroupOptions {
             min_session_timeout: Duration::from_secs(1),
             max_session_timeout: Duration::from_mins(30),
             max_size: usize::MAX,
+            max_bytes: 128 << 20,
             max_offset_metadata: 4096,
             offsets_retention: Duration::from_hours(7 * 24),
             offsets_retention_check_interval: Duration::from_mins(10),

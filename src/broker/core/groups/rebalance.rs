@@ -92,13 +92,19 @@ impl Group {
     }
 
     /// The leader has spoken.
-    pub(super) fn assign(&mut self, mut assignment: impl FnMut(&StrBytes) -> Bytes, step: &mut Step<'_>) {
+    pub(super) fn assign(&mut self, assignment: impl Fn(&StrBytes) -> Bytes, step: &mut Step<'_>) {
         for member in self.members.values_mut() {
             member.assignment = assignment(&member.id);
         }
         self.answer_syncs(None, step);
         self.state = State::Stable;
         self.store();
+    }
+
+    /// What the leader has said cannot be kept: all are told so and join anew (Kafka's `resetAndPropagateAssignmentWithError`).
+    pub(super) fn fail_assignment(&mut self, step: &mut Step<'_>) {
+        self.answer_syncs(Some(ResponseError::UnknownServerError), step);
+        self.prepare(step);
     }
 
     fn answer_syncs(&mut self, error: Option<ResponseError>, step: &mut Step<'_>) {

@@ -18,10 +18,12 @@ use crate::{broker::core::request::Answers, clock::Instant};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stored {
     generation: i32,
-    protocol_type: Option<StrBytes>,
+    pub(super) protocol_type: Option<StrBytes>,
     protocol: Option<StrBytes>,
     leader: Option<StrBytes>,
-    members: BTreeMap<StrBytes, Member>,
+    pub(super) members: BTreeMap<StrBytes, Member>,
+    /// The bytes of the members.
+    pub(super) size: usize,
 }
 
 impl Group {
@@ -38,6 +40,7 @@ impl Group {
             protocol: self.protocol.clone(),
             leader: self.leader.clone(),
             members,
+            size: self.members_size(),
         };
     }
 
@@ -69,8 +72,8 @@ impl Group {
 impl Groups {
     /// The coordinator moves and is back at `until`: whoever waits is told NOT_COORDINATOR.
     pub(in crate::broker::core) fn reload(&mut self, until: Instant, answers: &mut Answers) {
-        let options = self.options().clone();
-        let mut step = Step { now: until, options: &options, answers };
+        let options = self.options.clone();
+        let mut step = Step { now: until, options: &options, room: 0, answers };
         self.groups.change_all(|group| group.reload(until, &mut step));
     }
 }

@@ -27,6 +27,8 @@ pub(in crate::broker::core) struct Caller {
 pub(super) struct Step<'a> {
     pub(super) now: Instant,
     pub(super) options: &'a GroupOptions,
+    /// Bytes that the group may take more, where more is asked for.
+    pub(super) room: usize,
     pub(super) answers: &'a mut Answers,
 }
 

@@ -35,9 +35,13 @@ impl Group {
         // One that it sent before is never answered, as a join that is sent again.
         member.syncing = Some(caller.ticket);
         if self.is_leader(&request.member_id) {
-            let mut given: BTreeMap<_, _> =
+            let given: BTreeMap<_, _> =
                 request.assignments.iter().map(|given| (&given.member_id, &given.assignment)).collect();
-            self.assign(|member| given.remove(member).cloned().unwrap_or_default(), step);
+            if self.growth_by_assignment(|member| given.get(member).map_or(0, |given| given.len())) <= step.room {
+                self.assign(|member| given.get(member).copied().cloned().unwrap_or_default(), step);
+            } else {
+                self.fail_assignment(step);
+            }
         }
     }
 

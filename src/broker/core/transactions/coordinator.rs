@@ -1,6 +1,6 @@
 //! All transactional ids, and the requests of their producers (Kafka's `TransactionCoordinator`).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use kafka_protocol::{
     error::ResponseError,
@@ -13,7 +13,7 @@ use kafka_protocol::{
 
 use super::{
     TransactionOptions,
-    transaction::{Identity, State, Transaction},
+    transaction::{Identity, Parts, State, Transaction},
 };
 use crate::{
     broker::core::{
@@ -85,6 +85,7 @@ impl Transactions {
         let asked = u64::try_from(request.transaction_timeout_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis);
         let timeout =
             asked.filter(|asked| *asked <= self.options.max_timeout).ok_or(ResponseError::InvalidTransactionTimeout)?;
+        self.room(&id).ok_or(ResponseError::UnknownServerError)?;
         let Participants { logs, .. } = participants;
         let new = || Transaction::new(logs.new_producer_id().0, now);
         let mut transaction = self.known.change_or_insert(&id, new);
@@ -114,6 +115,23 @@ impl Transactions {
         Ok(transaction)
     }
 
+    /// Others become part of the transaction of an id, if the one that asks is its producer.
+    pub(super) fn add(
+        &mut self,
+        id: &TransactionalId,
+        producer: Identity,
+        parts: &Parts,
+        now: Instant,
+    ) -> Result<(), ResponseError> {
+        let room = self.room(id).unwrap_or(0);
+        self.of(id, producer)?.add(parts, room, now)
+    }
+
+    /// Bytes that an id may take more; `None`: it is not there, and there is no room to make it.
+    fn room(&self, id: &TransactionalId) -> Option<usize> {
+        self.known.room(id, self.options.max_bytes, || Transaction::new(0, Instant::ZERO))
+    }
+
     /// AddOffsetsToTxn.
     pub(in crate::broker::core) fn add_offsets(
         &mut self,
@@ -122,9 +140,8 @@ impl Transactions {
         now: Instant,
     ) -> AddOffsetsToTxnResponse {
         let producer = Identity { id: request.producer_id.0, epoch: request.producer_epoch };
-        let added = self.of(&request.transactional_id, producer).map(|mut transaction| {
-            transaction.add(now).groups.insert(request.group_id.clone());
-        });
+        let parts = Parts::new(BTreeSet::new(), BTreeSet::from([request.group_id.clone()]));
+        let added = self.add(&request.transactional_id, producer, &parts, now);
         AddOffsetsToTxnResponse::default().with_error_code(added.err().map_or(0, |error| told(error, version, 2)))
     }
 

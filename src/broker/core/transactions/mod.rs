@@ -10,6 +10,7 @@
 //! Invariants:
 //! 1. An identity that was fenced never succeeds again.
 //! 2. All parts of a transaction end alike.
+//! 3. All ids take no more bytes than they may, and a transaction that has begun is never kept from its end for it.
 
 mod admin;
 mod coordinator;

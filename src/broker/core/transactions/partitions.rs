@@ -1,5 +1,7 @@
 //! AddPartitionsToTxn.
 
+use std::collections::BTreeSet;
+
 use kafka_protocol::{
     error::ResponseError,
     messages::{
@@ -10,7 +12,7 @@ use kafka_protocol::{
 
 use super::{
     coordinator::{Transactions, told},
-    transaction::Identity,
+    transaction::{Identity, Parts},
 };
 use crate::{broker::core::groups::Exists, clock::Instant};
 
@@ -47,12 +49,11 @@ impl Transactions {
 
     fn add_all(&mut self, request: &AddPartitionsToTxnRequest, now: Instant) -> Result<(), ResponseError> {
         let producer = Identity { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
-        let mut transaction = self.of(&request.v3_and_below_transactional_id, producer)?;
         let partitions = request
             .v3_and_below_topics
             .iter()
             .flat_map(|topic| topic.partitions.iter().map(|index| (topic.name.clone(), *index)));
-        transaction.add(now).partitions.extend(partitions);
-        Ok(())
+        let parts = Parts::new(partitions.collect(), BTreeSet::new());
+        self.add(&request.v3_and_below_transactional_id, producer, &parts, now)
     }
 }

@@ -2,10 +2,17 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use kafka_protocol::{error::ResponseError, messages::GroupId};
+use kafka_protocol::{
+    error::ResponseError,
+    messages::{GroupId, TransactionalId},
+};
 
 use crate::{
-    broker::core::{agenda::Timed, groups::Partition},
+    broker::core::{
+        agenda::Kept,
+        groups::Partition,
+        sizes::{entries, map, text},
+    },
     clock::Instant,
 };
 
@@ -53,6 +60,42 @@ pub(super) struct Identity {
 pub(super) struct Parts {
     pub(super) partitions: BTreeSet<Partition>,
     pub(super) groups: BTreeSet<GroupId>,
+    /// The bytes of their names.
+    names: usize,
+}
+
+impl Parts {
+    pub(super) fn new(partitions: BTreeSet<Partition>, groups: BTreeSet<GroupId>) -> Self {
+        let topics = partitions.iter().map(|(topic, _)| text(topic.len())).sum::<usize>();
+        let names = topics + groups.iter().map(|group| text(group.len())).sum::<usize>();
+        Self { partitions, groups, names }
+    }
+
+    const fn size_of(partitions: usize, groups: usize, names: usize) -> usize {
+        map::<Partition>(partitions) + map::<GroupId>(groups) + names
+    }
+
+    fn size(&self) -> usize {
+        Self::size_of(self.partitions.len(), self.groups.len(), self.names)
+    }
+
+    /// What of others is not there yet.
+    fn missing(&self, others: &Self) -> Self {
+        Self::new(&others.partitions - &self.partitions, &others.groups - &self.groups)
+    }
+
+    /// How much larger it is with what is missing.
+    fn growth(&self, missing: &Self) -> usize {
+        let partitions = self.partitions.len() + missing.partitions.len();
+        let groups = self.groups.len() + missing.groups.len();
+        Self::size_of(partitions, groups, self.names + missing.names) - self.size()
+    }
+
+    fn extend(&mut self, missing: Self) {
+        self.partitions.extend(missing.partitions);
+        self.groups.extend(missing.groups);
+        self.names += missing.names;
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -138,14 +181,22 @@ impl Transaction {
         }
     }
 
-    /// Something becomes part of the transaction; the first that does begins it.
-    pub(super) fn add(&mut self, now: Instant) -> &mut Parts {
+    /// Others become part of the transaction, if they take no more than `room` bytes; the first that do begin it.
+    ///
+    /// # Errors
+    /// UNKNOWN_SERVER_ERROR, as Kafka says it of what is too large for its log of transactions.
+    pub(super) fn add(&mut self, others: &Parts, room: usize, now: Instant) -> Result<(), ResponseError> {
+        let missing = self.parts.missing(others);
+        if self.parts.growth(&missing) > room {
+            return Err(ResponseError::UnknownServerError);
+        }
+        self.parts.extend(missing);
         if self.state != State::Ongoing {
             self.state = State::Ongoing;
             self.started = Some(now);
         }
         self.updated = now;
-        &mut self.parts
+        Ok(())
     }
 
     /// Whether there is something to end. `false`: it has ended just so, and the client asks again.
@@ -166,10 +217,14 @@ impl Transaction {
     }
 }
 
-impl Timed for Transaction {
+impl Kept<TransactionalId> for Transaction {
     /// When it has lasted too long.
     fn due(&self) -> Instant {
         let started = self.started.filter(|_| self.state == State::Ongoing);
         started.map_or(Instant::FAR_FUTURE, |started| started + self.timeout)
+    }
+
+    fn bytes(&self, name: &TransactionalId) -> usize {
+        entries::<(TransactionalId, Self, Instant, TransactionalId)>(1) + text(name.len()) + self.parts.size()
     }
 }

@@ -103,7 +103,7 @@ impl History {
         result
     }
 
-    fn caller(&mut self, version: i16) -> Caller {
+    pub(super) fn caller(&mut self, version: i16) -> Caller {
         self.next += 1;
         Caller { ticket: Ticket(self.next), version, client_id: text("c"), client_host: text("/h") }
     }

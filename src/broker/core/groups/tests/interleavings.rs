@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::history::{History, Join, REBALANCE};
 use crate::{
-    broker::core::{Ticket, agenda::Timed},
+    broker::core::{Ticket, agenda::Kept},
     clock::Instant,
 };
 

@@ -1,5 +1,5 @@
-//! `joining`, `statics`, `sessions`, `offsets`, `expiry`: examples, each a short history of one group (`history`). `interleavings`:
-//! random histories against what a group promises.
+//! `joining`, `statics`, `sessions`, `offsets`, `expiry`: examples, each a short history of one group (`history`).
+//! `interleavings`: random histories against what a group promises. `room`: both about what groups take.
 
 mod admin;
 mod expiry;
@@ -7,5 +7,6 @@ mod history;
 mod interleavings;
 mod joining;
 mod offsets;
+mod room;
 mod sessions;
 mod statics;
