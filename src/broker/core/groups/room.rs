@@ -26,7 +26,11 @@ impl Group {
 
     /// Its members, as they are.
     pub(super) fn members_size(&self) -> usize {
-        members(self.members.len(), self.said(), self.protocol_type.as_ref().map_or(0, |kind| kind.len()))
+        members(self.members.len(), self.said(), self.kind())
+    }
+
+    fn kind(&self) -> usize {
+        self.protocol_type.as_ref().map_or(0, |kind| kind.len())
     }
 
     fn said(&self) -> usize {
@@ -60,7 +64,6 @@ impl Group {
     pub(super) fn growth_by_assignment(&self, length: impl Fn(&StrBytes) -> usize) -> usize {
         let change = |member: &Member| member.size() - text(member.assignment.len()) + text(length(&member.id));
         let said = self.members.values().map(change).sum();
-        let kind = self.protocol_type.as_ref().map_or(0, |kind| kind.len());
-        self.growth(members(self.members.len(), said, kind))
+        self.growth(members(self.members.len(), said, self.kind()))
     }
 }
