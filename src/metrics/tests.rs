@@ -15,6 +15,22 @@ fn names_follow_prometheus_rules() {
 }
 
 #[test]
+fn the_page_of_metrics_is_the_table() {
+    let page = include_str!("../../docs/metrics.md");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `stormglass_")).collect();
+    let row = |d: &Definition| {
+        let kind = match d.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge | Kind::Timestamp => "gauge",
+            Kind::Duration => "histogram",
+        };
+        let labels: Vec<_> = d.labels.iter().map(|label| format!("`{label}`")).collect();
+        format!("| `{}` | {kind} | {} | {} |", d.name, labels.join(", "), d.help)
+    };
+    assert_eq!(rows, TABLE.iter().map(row).collect::<Vec<_>>());
+}
+
+#[test]
 fn series_known_beforehand_start_at_zero() {
     let text = Metrics::new("2.12.1").unwrap().render().unwrap();
     for series in [

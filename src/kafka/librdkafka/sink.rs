@@ -111,8 +111,8 @@ impl RdkafkaSink {
         match self.unheard.look(waits, std::mem::take(&mut self.heard), now) {
             Some(Hearing::Nothing { since }) => reports.push(DeliveryReport::Trouble(Trouble {
                 message: format!(
-                    "{} answers, and acknowledges none of {} records: see its log; its disk may be full, or too few replicas \
-                     in sync",
+                    "{} acknowledges none of {} records though the connection stands: see the broker's log; it may hang, its \
+                     disk may be full, or too few replicas are in sync",
                     self.brokers,
                     self.producer.in_flight()
                 ),
