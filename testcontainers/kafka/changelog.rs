@@ -328,7 +328,7 @@ fn an_entry_that_is_too_large_is_refused_for_good(broker: &Broker) {
     assert!(large.push(0, b"key", Some(&vec![b'x'; 5_000_000])));
     let told = write(&mut *changelog, flush(1, large)).unwrap_err();
     assert!(!told.is_retriable());
-    assert!(told.to_string().contains("with a value of 5000000 bytes is too large"), "{told}");
+    assert!(told.to_string().contains("bytes of key and value is too large"), "{told}");
 }
 
 /// The broker ends it, and then refuses it as it refuses a producer that was replaced.

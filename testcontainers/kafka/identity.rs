@@ -64,7 +64,7 @@ fn a_second_process_of_the_same_identity_is_refused_on_this_host(broker: &Broker
     assert_eq!(second.code, Some(75), "{second:#?}");
     let sentence = second.stderr.lines().last().unwrap_or_default();
     let pid = format!("process {} runs as instance \"a\" of group \"{}\" on this host", first.id(), job.group);
-    assert!(sentence.contains(&pid) && sentence.contains("-a.lock"), "{sentence}");
+    assert!(sentence.contains(&pid) && sentence.contains("@a.lock"), "{sentence}");
     assert!(first.is_running());
     // Another identity is another process.
     let mut third = other.start(&[]);

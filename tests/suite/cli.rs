@@ -165,7 +165,7 @@ fn a_lock_file_that_cannot_be_written_ends_with_73() {
     let output = run(&[&["run"][..], &RIGHT, &["--no-http"], &identity].concat());
     assert_eq!(output.status.code(), Some(73), "{}", stderr(&output));
     let sentence = "the lock file of instance \"a\" cannot be written at \
-                    /dev/null/folder/stormglass-word-count-counts-a.lock: Not a directory";
+                    /dev/null/folder/stormglass-word-count-counts@a.lock: Not a directory";
     assert!(stderr(&output).contains(sentence), "{}", stderr(&output));
 }
 
