@@ -1,6 +1,6 @@
 //! `dead-letters list`.
 
-use std::{collections::VecDeque, fmt::Write as _, ops::ControlFlow};
+use std::{fmt::Write as _, ops::ControlFlow};
 
 use serde::Serialize;
 
@@ -16,6 +16,8 @@ use crate::{
         moment, output,
     },
 };
+
+const HEAD: [&str; 8] = ["letter", "time", "origin", "component", "attempts", "reason", "replayed", "error"];
 
 /// What `--json` prints of a letter.
 #[derive(Serialize)]
@@ -33,18 +35,18 @@ pub(super) fn list(session: &Session<'_>, settings: &ClientSettings, topic: &str
             && since.is_none_or(|since| letter.millis >= since)
     };
     let limit = args.limit.unwrap_or(usize::MAX);
-    let mut found = VecDeque::new();
+    let mut found = Vec::new();
     let ends = super::reader(settings)?.read_all(topic, &mut |block| {
         for letter in (0..block.len()).map(|at| Description::of(block, at)).filter(|letter| wanted(letter)) {
-            found.push_back(letter);
+            found.push(letter);
         }
-        // The order between partitions is that of time, so none of this partition is the newest for certain.
-        found.make_contiguous().sort_by_key(|letter| (letter.millis, letter.id));
-        while found.len() > limit {
-            found.pop_front();
+        // Not for each block: so what it costs is shared by as many letters as are kept.
+        if found.len() / 2 > limit {
+            keep_newest(&mut found, limit);
         }
         ControlFlow::Continue(())
     })?;
+    keep_newest(&mut found, limit);
     let partitions: Vec<TopicPartition> = ends.into_iter().map(|w| w.partition).collect();
     let committed = super::group(settings, topic)?.committed(&partitions)?;
     let progress: Vec<_> = committed.iter().map(|committed| Progress::read(committed.as_ref())).collect();
@@ -60,9 +62,15 @@ pub(super) fn list(session: &Session<'_>, settings: &ClientSettings, topic: &str
     output::data(&table(&listed))
 }
 
+/// The newest `limit` letters in the order of time, which is the one between partitions.
+fn keep_newest(found: &mut Vec<Description>, limit: usize) {
+    found.sort_by_key(|letter| (letter.millis, letter.id));
+    found.drain(..found.len().saturating_sub(limit));
+}
+
 /// Columns as wide as they have to be; the error, which may be long, is the last.
 fn table(listed: &[Listed]) -> String {
-    let head = ["letter", "time", "origin", "component", "attempts", "reason", "replayed", "error"].map(str::to_owned);
+    let head = HEAD.map(str::to_owned);
     let row = |listed: &Listed| {
         let letter = &listed.letter;
         [
@@ -78,12 +86,15 @@ fn table(listed: &[Listed]) -> String {
         .map(|cell| one_line(&cell))
     };
     let rows: Vec<_> = std::iter::once(head).chain(listed.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let mut widths = [0; HEAD.len()];
+    for row in &rows {
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    }
     let mut text = String::new();
     for row in &rows {
         let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            write!(line, "{cell:<width$}  ", width = width(column).unwrap_or(0)).unwrap_or_default();
+        for (cell, width) in row.iter().zip(widths) {
+            write!(line, "{cell:<width$}  ").unwrap_or_default();
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -103,19 +114,41 @@ mod tests {
         *,
     };
 
-    #[test]
-    fn a_table_has_a_line_for_each_letter() {
-        let letter = Description {
-            id: LetterId { partition: 0, offset: 7 },
-            time: moment::show(1_796_000_000_000),
-            millis: 1_796_000_000_000,
+    fn letter(offset: i64, millis: i64) -> Description {
+        Description {
+            id: LetterId { partition: 0, offset },
+            time: moment::show(millis),
+            millis,
             origin: Origin::Source { topic: "lines".into(), partition: 3, offset: 1234 },
             component: "split".into(),
             reason: "permanent".into(),
             error: "no\ntext \u{1b}[2J".into(),
             attempts: Some(1),
             has_payload: true,
+        }
+    }
+
+    #[test]
+    fn the_newest_letters_are_kept_in_the_order_of_time() {
+        let kept = |limit| {
+            let mut found = vec![letter(1, 30), letter(2, 10), letter(0, 20), letter(3, 30)];
+            keep_newest(&mut found, limit);
+            found.iter().map(|letter| letter.id.offset).collect::<Vec<_>>()
         };
+        assert_eq!(kept(usize::MAX), [2, 0, 1, 3]);
+        assert_eq!((kept(2), kept(0)), (vec![1, 3], vec![]));
+    }
+
+    #[test]
+    fn a_table_of_many_letters_takes_no_longer_for_each() {
+        // With a look at all rows for each cell it took ten minutes.
+        let listed: Vec<_> = (0..50_000).map(|n| Listed { letter: letter(n, n), replayed: false }).collect();
+        assert_eq!(table(&listed).lines().count(), 50_001);
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_letter() {
+        let letter = letter(7, 1_796_000_000_000);
         let output =
             Description { origin: Origin::Target { target_topic: "counts".into() }, attempts: None, ..letter.clone() };
         let listed = [Listed { letter, replayed: true }, Listed { letter: output, replayed: false }];
