@@ -35,8 +35,10 @@ pub use changelog::{ChangelogOptions, KafkaChangelog};
 pub use dead_letters::{DeadLetter, DeadLetterOptions, SinkFactory};
 pub use librdkafka::{
     CLOSED_AGAIN_LOG_TARGET, ChangelogConnections, RdkafkaScan, RdkafkaSink, RdkafkaSource, RdkafkaTopics,
-    RdkafkaTransactions, check_property, librdkafka_version,
+    RdkafkaTransactions, check_property, knows_property, librdkafka_version,
 };
-pub use options::{Assignment, Connection, SinkOptions, SourceOptions, TransactionOptions, check_overrides, is_secret};
+pub use options::{
+    Assignment, Connection, SinkOptions, SourceOptions, TransactionOptions, check_overrides, is_secret, without_logins,
+};
 pub use sink::{Emit, KafkaSink, KafkaSinkOptions, LINEAGE_HEADER};
 pub use source::{KafkaSpout, KafkaSpoutOptions, OutOfRange, RecordField, SourceFactory, Start};

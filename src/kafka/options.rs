@@ -1,10 +1,10 @@
 //! How to reach Kafka, what to read and how to send: plain values, and which of the client's own properties may be
 //! overridden.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// How to reach the brokers; the same for every client of a process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Connection {
     /// `host:port` of one or more brokers, comma-separated: `bootstrap.servers`.
     pub brokers: String,
@@ -12,6 +12,15 @@ pub struct Connection {
     pub client_id: Option<String>,
     /// Properties of librdkafka by name, applied last (TLS, SASL, tuning). See [`check_overrides`].
     pub overrides: BTreeMap<String, String>,
+}
+
+/// Names the overrides and shows none of their values: which are secret, only those who have set them know.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Connection");
+        shown.field("brokers", &without_logins(&self.brokers)).field("client_id", &self.client_id);
+        shown.field("overrides", &self.overrides.keys()).finish()
+    }
 }
 
 /// How the members of a group share partitions: `partition.assignment.strategy`. All members must have the same.
@@ -356,7 +365,7 @@ fn refusal(name: &str, value: &str) -> Option<String> {
     Some(if guard.harmless.is_empty() {
         format!("property {name:?} may not be set: {why}")
     } else {
-        let allowed = guard.harmless.join(" or ");
+        let (value, allowed) = (without_logins(value), guard.harmless.join(" or "));
         format!("property {name:?} may not be {value:?}: {why}. Remove it (it is {allowed})")
     })
 }
@@ -369,14 +378,30 @@ fn find(name: &str) -> Option<&'static Guarded> {
 #[must_use]
 pub fn is_secret(property: &str) -> bool {
     /// Secrets whose names do not say so.
-    const BY_NAME: &[&str] =
-        &["sasl.jaas.config", "sasl.oauthbearer.config", "ssl.keystore.pem", "sasl.oauthbearer.assertion.file"];
+    const BY_NAME: &[&str] = &[
+        "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.oauthbearer.config",
+        "ssl.keystore.pem",
+        "sasl.oauthbearer.assertion.file",
+    ];
     const BY_WORD: &[&str] = &["password", "passphrase", "secret", "token", "key.pem", "private.key", "credential"];
     /// Names with such a word whose values are not secret.
     const NOT: &[&str] = &["sasl.oauthbearer.token.endpoint.url"];
     let name = property.to_ascii_lowercase();
     !NOT.contains(&name.as_str())
         && (BY_NAME.contains(&name.as_str()) || BY_WORD.iter().any(|word| name.contains(word)))
+}
+
+/// `text` as it may be shown: in the place of user and password of an address (`https://user:password@host`) stands `***`.
+#[must_use]
+pub fn without_logins(text: &str) -> String {
+    let hidden = |word: &str| {
+        // A password may hold anything, so the last @ counts.
+        let parts = word.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+        parts.map_or_else(|| word.to_owned(), |(scheme, rest)| format!("{scheme}://***@{rest}"))
+    };
+    text.split_inclusive(char::is_whitespace).map(hidden).collect()
 }
 
 #[cfg(test)]
@@ -459,6 +484,7 @@ mod tests {
             "ssl.key.pem",
             "sasl.jaas.config",
             "sasl.oauthbearer.client.secret",
+            "sasl.kerberos.kinit.cmd",
             "SASL.Password",
         ] {
             assert!(is_secret(secret), "{secret}");
@@ -466,5 +492,24 @@ mod tests {
         for open in ["sasl.username", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url", "acks"] {
             assert!(!is_secret(open), "{open}");
         }
+    }
+
+    #[test]
+    fn the_login_in_an_address_is_not_shown() {
+        for (text, shown) in [
+            ("https://u:hunter2@host/x", "https://***@host/x"),
+            ("cannot reach \"https://u:hun/t@er2@host\": gone", "cannot reach \"https://***@host\": gone"),
+            ("https://host/x", "https://host/x"),
+            ("sasl_ssl://k:9092/1: who@where", "sasl_ssl://k:9092/1: who@where"),
+        ] {
+            assert_eq!(without_logins(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_connection_shows_the_values_of_no_property() {
+        let overrides = overrides(&[("sasl.password", "hunter2"), ("ssl.ca.location", "hunter2")]);
+        let shown = format!("{:?}", SinkOptions::new(Connection { overrides, ..Connection::default() }));
+        assert!(shown.contains("sasl.password") && !shown.contains("hunter2"), "{shown}");
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use serde::Serialize;
 
-use super::exit::Failure;
+use super::{config::without_secrets, exit::Failure};
 
 /// Writes `text` to stdout. If nobody reads any more, that is fine.
 ///
@@ -30,5 +30,5 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Writes a line to stderr. If stderr is gone there is nobody to tell.
 pub(crate) fn say(text: impl std::fmt::Display) {
-    writeln!(io::stderr().lock(), "{text}").ok();
+    writeln!(io::stderr().lock(), "{}", without_secrets(&text.to_string())).ok();
 }

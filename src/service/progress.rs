@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::cli::Global;
+use super::{cli::Global, config::without_secrets};
 
 /// The terminal, shared by the line and the messages, so that neither writes over the other.
 static TERMINAL: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
@@ -50,13 +50,15 @@ impl Drop for Progress {
     }
 }
 
-/// Stderr for messages: the line steps aside while one is written.
+/// Stderr for messages: the line steps aside while one is written. One write is one message.
 #[derive(Debug)]
 pub(crate) struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        TERMINAL.suspend(|| io::stderr().write(bytes))
+        let message = String::from_utf8_lossy(bytes);
+        TERMINAL.suspend(|| io::stderr().write_all(without_secrets(&message).as_bytes()))?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -23,7 +23,7 @@ mod version;
 
 pub use changelog::ChangelogConnections;
 pub use scan::RdkafkaScan;
-pub use shared::check_property;
+pub use shared::{check_property, knows_property};
 pub use sink::RdkafkaSink;
 pub use source::{CLOSED_AGAIN_LOG_TARGET, RdkafkaSource};
 pub use topics::RdkafkaTopics;

@@ -16,13 +16,13 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer, ConsumerContext},
     error::{KafkaError, RDKafkaErrorCode},
     metadata::Metadata,
-    types::{RDKafkaRespErr, RDKafkaType},
+    types::{RDKafkaConfRes, RDKafkaRespErr, RDKafkaType},
 };
 
 use super::{native::BatchProducer, trouble::connection_error};
 use crate::kafka::{
     client::{ClientError, ErrorKind},
-    options::{Properties, is_secret},
+    options::{Properties, is_secret, without_logins},
 };
 
 /// Something that a consumer said while its events were served.
@@ -113,7 +113,16 @@ impl ClientContext for ToLog {
 /// librdkafka repeats itself at each retry, so its lines are for those who look for a fault; what an operator must know
 /// comes once, as an event.
 pub(in crate::kafka) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
-    tracing::debug!(target: "librdkafka", ?level, facility, "{message}");
+    tracing::debug!(target: "librdkafka", ?level, facility, "{}", showable(facility, message));
+}
+
+/// The message without what must not be seen. `debug=conf` lists all properties, and the client knows only of a few
+/// that they are secret: `--print-config` shows the values that may be seen.
+fn showable(facility: &str, message: &str) -> String {
+    match message.split_once(" = ") {
+        Some((name, _)) if facility == "CONF" => format!("{name} = ***"),
+        _ => without_logins(message),
+    }
 }
 
 fn names(list: &TopicPartitionList) -> Vec<(String, i32)> {
@@ -146,9 +155,23 @@ pub(in crate::kafka) fn native(config: &ClientConfig) -> Result<NativeClientConf
 /// client is made.
 ///
 /// # Errors
-/// A property that it does not know, or a value that it does not accept.
+/// A property that it does not know, or a value that it does not accept, which is shown unless the property is a secret.
 pub fn check_property(name: &str, value: &str) -> Result<(), ClientError> {
     native(&config(&vec![(name.to_owned(), value.to_owned())])).map(drop)
+}
+
+/// Whether librdkafka has a property of this name.
+///
+/// # Errors
+/// A sentence that says so.
+pub fn knows_property(name: &str) -> Result<(), ClientError> {
+    let set = config(&vec![(name.to_owned(), String::new())]).create_native_config().map(drop);
+    // Whatever else is wrong is so of the value.
+    set.err().filter(is_unknown).map_or(Ok(()), |error| Err(creation_error(&error)))
+}
+
+fn is_unknown(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..))
 }
 
 /// A producer that takes batches. Does not wait for a broker.
@@ -164,17 +187,22 @@ pub(super) fn batch_producer(properties: &Properties) -> Result<BatchProducer<To
     Ok(BatchProducer::new(client))
 }
 
-/// Why a client could not be made, without the values of secret properties.
+/// Why a client could not be made. The value of a property that is a secret is not shown, nor of one that librdkafka does
+/// not know: it may be a secret with a mistyped name.
 pub(in crate::kafka) fn creation_error(error: &KafkaError) -> ClientError {
     let message = match error {
+        KafkaError::ClientConfig(_, _, name, _) if is_unknown(error) => {
+            format!("librdkafka has no property {name:?} (its value is not shown): mend the name")
+        }
         KafkaError::ClientConfig(_, _, name, _) if is_secret(name) => {
             format!("librdkafka does not accept the value of property {name:?} (not shown, it is a secret)")
         }
         KafkaError::ClientConfig(_, why, name, value) => {
+            let (value, why) = (without_logins(value), without_logins(why));
             format!("librdkafka does not accept property {name:?} = {value:?}: {why}")
         }
         KafkaError::ClientCreation(why) => {
-            format!("librdkafka does not accept its properties: {why}")
+            format!("librdkafka does not accept its properties together: {}", without_logins(why))
         }
         other => format!("the Kafka client could not be made: {other}"),
     };
@@ -221,11 +249,7 @@ pub(in crate::kafka) fn sentence(code: RDKafkaErrorCode, text: &str, what: &str,
             ),
         ),
         ErrorKind::TimedOut => ClientError::new(kind, format!("{what}: no answer from {brokers} in time ({code})")),
-        ErrorKind::Config
-        | ErrorKind::NotKafka
-        | ErrorKind::OffsetOutOfRange
-        | ErrorKind::TooLarge
-        | ErrorKind::Other => {
+        ErrorKind::Config | ErrorKind::NotKafka | ErrorKind::OffsetOutOfRange | ErrorKind::TooLarge | ErrorKind::Other => {
             let text = if text.is_empty() { code.to_string() } else { text.to_owned() };
             ClientError::new(kind, format!("{what}: {text}"))
         }
@@ -266,5 +290,28 @@ pub(in crate::kafka) fn partition_count<C: ClientContext>(
         None => Ok(Some(i32::try_from(found.partitions().len()).unwrap_or(i32::MAX))),
         Some(code) if kind_of(code) == ErrorKind::UnknownTopic => Ok(None),
         Some(code) => Err(sentence(code, "", &format!("topic {topic:?}"), brokers)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_may_be_a_secret_is_in_no_message() {
+        for name in ["ssl.key.passwrd", "sasl.passwd", "no.such.thing"] {
+            let said = check_property(name, "hunter2").unwrap_err().message;
+            assert_eq!(said, format!("librdkafka has no property {name:?} (its value is not shown): mend the name"));
+            assert!(knows_property(name).is_err(), "{name}");
+        }
+        let said = check_property("linger.ms", "http://u:hunter2@host").unwrap_err().message;
+        assert!(said.contains("\"linger.ms\" = \"http://***@host\"") && !said.contains("hunter2"), "{said}");
+        assert!(["linger.ms", "sasl.password", "debug"].iter().all(|name| knows_property(name).is_ok()));
+    }
+
+    #[test]
+    fn the_log_lists_names_of_properties_and_no_values() {
+        assert_eq!(showable("CONF", "  sasl.kerberos.kinit.cmd = kinit -p hunter2"), "  sasl.kerberos.kinit.cmd = ***");
+        assert_eq!(showable("FAIL", "http://u:hunter2@host: x = 1"), "http://***@host: x = 1");
     }
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::{
     clock::Instant,
-    kafka::client::{ClientError, ErrorKind, Trouble},
+    kafka::{
+        client::{ClientError, ErrorKind, Trouble},
+        options::without_logins,
+    },
 };
 
 /// Says a trouble when it begins and when it is over, however often the client retries meanwhile. A value: events and
@@ -104,7 +107,7 @@ impl TroubleWatch {
 pub(in crate::kafka) fn connection_error(kind: ErrorKind, text: &str, brokers: &str) -> ClientError {
     let (broker, detail) = broker_and_detail(text);
     let broker = broker.unwrap_or(brokers);
-    let detail = without_state(detail);
+    let detail = &*without_logins(without_state(detail));
     if let Some(size) = detail.split_once(ANOTHER_PROTOCOL).map(|(_, size)| size) {
         let begin = first_bytes(size);
         let message = format!(

@@ -29,6 +29,7 @@ pub(crate) use self::{
     load::{FILE_VARIABLE, Loaded, Sources, load},
     print::effective,
     rules::{legal_topic, no_topic},
+    secrets::without_secrets,
     validate::{app, client, dead_letters, log, pipeline},
 };
 pub use self::{

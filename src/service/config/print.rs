@@ -6,8 +6,9 @@ use super::{
     layers::Layers,
     raw::SECTIONS,
     schema::{Field, Kind, Rule},
-    secrets::{HIDDEN, is_secret, may_hold_one},
+    secrets::{HIDDEN, is_open, is_secret, may_hold_one},
 };
+use crate::kafka::without_logins;
 
 /// Every value that counts, with its origin as a comment; secrets are hidden. It is itself a configuration.
 pub(crate) fn effective(layers: &Layers) -> String {
@@ -24,7 +25,7 @@ pub(crate) fn effective(layers: &Layers) -> String {
                 Some(value) if may_hold_one(&path, value) => {
                     line(&mut text, format_args!("{name} = [\"{HIDDEN}\"]  # {origin}"));
                 }
-                Some(value) => line(&mut text, format_args!("{name} = {value}  # {origin}")),
+                Some(value) => line(&mut text, format_args!("{name} = {}  # {origin}", without_login(value))),
                 None => {}
             }
         }
@@ -48,11 +49,20 @@ fn map(text: &mut String, path: &str, layers: &Layers) {
     for (key, value) in entries {
         let origin = layers.origin(&format!("{path}.{key}"));
         let key_text = toml::Value::String(key.to_owned());
-        if is_secret(key) {
+        let open = if path.starts_with("kafka.") { is_open(key) } else { !is_secret(key) };
+        if !open {
             line(text, format_args!("{key_text} = \"{HIDDEN}\"  # {origin}"));
         } else {
-            line(text, format_args!("{key_text} = {value}  # {origin}"));
+            line(text, format_args!("{key_text} = {}  # {origin}", without_login(value)));
         }
+    }
+}
+
+/// An address may have user and password before its host.
+fn without_login(value: &toml::Value) -> toml::Value {
+    match value {
+        toml::Value::String(text) => toml::Value::String(without_logins(text)),
+        other => other.clone(),
     }
 }
 
