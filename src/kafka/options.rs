@@ -356,6 +356,9 @@ fn refusal(name: &str, value: &str) -> Option<String> {
     if let Some(inner) = name.strip_prefix("topic.").filter(|inner| find(inner).is_some()) {
         return Some(format!("property {name:?} may not be set: it is an old name of {inner:?}"));
     }
+    if name.starts_with("test.mock.") {
+        return Some(format!("property {name:?} may not be set: the client would talk to itself, and to no broker"));
+    }
     let guard = find(name)?;
     let value = value.trim();
     if guard.harmless.contains(&value) {
@@ -421,6 +424,7 @@ mod tests {
             ("transactional.id", "mine"),
             ("max.in.flight", "6"),
             ("topic.acks", "0"),
+            ("test.mock.num.brokers", "1"),
         ]);
         let sentences = check_overrides(&bad);
         assert_eq!(sentences.len(), bad.len());

@@ -171,8 +171,9 @@ impl<'a> Session<'a> {
     }
 
     fn validate(&self) -> Outcome {
-        let settings = self.settings()?;
-        pipeline::check(&settings)?;
+        let mut settings = self.settings()?;
+        pipeline::settle_identity(&mut settings)?;
+        pipeline::check_clients(&settings)?;
         if self.global.json {
             return output::json(&serde_json::json!({ "valid": true, "topology": settings.topology }));
         }

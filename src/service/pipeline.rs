@@ -12,7 +12,7 @@ use crate::{
     kafka::{
         self, ChangelogConnections, ChangelogOptions, DeadLetterOptions, Emit, KafkaChangelog, KafkaSink,
         KafkaSinkOptions, KafkaSpout, KafkaSpoutOptions, RdkafkaSink, RdkafkaSource, SinkFactory, SinkOptions,
-        SourceFactory, SourceOptions,
+        SourceFactory, SourceOptions, TransactionOptions,
         source::{
             format::{Decoder, Format, Policy},
             retry::RetryPolicy,
@@ -50,14 +50,6 @@ fn draw(settings: &Settings, ends: Ends) -> Result<Plan, Failure> {
     builder.build().or_fail(Cause::Config)
 }
 
-/// Whether the topology that the settings name can be drawn.
-///
-/// # Errors
-/// See [`plan`].
-pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
-    sketch(settings).map(|_| ())
-}
-
 /// The topology's form: what follows from the settings alone, and whatever its ends are.
 fn sketch(settings: &Settings) -> Result<Plan, Failure> {
     let metrics = Metrics::new("").or_fail(Cause::Software)?;
@@ -92,6 +84,34 @@ pub(crate) fn settle_identity(settings: &mut Settings) -> Result<(), Failure> {
         settings.identity.instance.get_or_insert_with(|| "0".to_owned());
     }
     Ok(())
+}
+
+/// Whether librdkafka makes the clients of a run, of settings whose identity is settled. No broker is asked.
+///
+/// # Errors
+/// Properties that are wrong together: every sentence once.
+pub(crate) fn check_clients(settings: &Settings) -> Result<(), Failure> {
+    let kafka = &settings.kafka;
+    let sink = SinkOptions::new(connect::producer(kafka));
+    let mut checks = vec![source_options(settings).check(), sink.check(), connect::admin(kafka).check_admin()];
+    if !sketch(settings)?.stores.is_empty() {
+        checks.extend([connect::consumer(kafka).check_reader(), transaction_options(settings).check()]);
+    }
+    let mut problems = Vec::new();
+    for error in checks.into_iter().filter_map(Result::err) {
+        let problem = config::Problem::new("kafka.properties", error.message);
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(config::Problems(problems).into()) }
+}
+
+/// How the stores' changelog is written.
+fn transaction_options(settings: &Settings) -> TransactionOptions {
+    let changelog = changelog_options(settings);
+    let options = TransactionOptions::new(connect::producer(&settings.kafka), changelog.transactional_id());
+    TransactionOptions { timeout: changelog.transaction_timeout, ..options }
 }
 
 /// Whose the stores' changelog is.
@@ -154,16 +174,19 @@ fn ends(settings: &Settings, (until_end, keyed): (bool, bool), metrics: &Metrics
     )
 }
 
-fn source_factory(settings: &Settings, clock: &Clock) -> SourceFactory {
+fn source_options(settings: &Settings) -> SourceOptions {
     let topics = settings.source.topics.clone();
     let identity = &settings.identity;
-    let options = SourceOptions {
+    SourceOptions {
         instance: identity.instance.clone(),
         assignment: settings.source.assignment,
         session_timeout: identity.session_timeout,
         ..SourceOptions::new(connect::consumer(&settings.kafka), identity.group.clone(), topics)
-    };
-    let clock = clock.clone();
+    }
+}
+
+fn source_factory(settings: &Settings, clock: &Clock) -> SourceFactory {
+    let (options, clock) = (source_options(settings), clock.clone());
     Arc::new(move || Ok(Box::new(RdkafkaSource::new(options.clone(), clock.clone())?)))
 }
 

@@ -41,6 +41,7 @@ use crate::{
 pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
     let mut settings = session.settings()?;
     pipeline::settle_identity(&mut settings)?;
+    pipeline::check_clients(&settings)?;
     let clock = Clock::system();
     let metrics = Metrics::new(&librdkafka_version()).map_err(|e| Failure::new(Cause::Software, e))?;
     metrics.show_process().map_err(|e| Failure::new(Cause::Software, e))?;

@@ -36,8 +36,8 @@ impl ComponentError {
         Self { message: message.to_string(), kind: Kind::Denied }
     }
 
-    /// What was found is not what this was set up for, and to go on could lose or repeat something: a person has to
-    /// decide, and the sentence says between what.
+    /// A person has to decide, and the sentence says between what: what was found is not what this was set up for, and to
+    /// go on could lose or repeat something; or the configuration cannot be run with.
     pub fn refused(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), kind: Kind::Refused }
     }

@@ -189,7 +189,6 @@ impl<T> DeadLetters<T> {
     }
 }
 
-/// What a client's error means to the engine: whether a new start may help.
 /// What a record means for the component that is not delivered.
 pub(super) fn delivery_error(reason: DeliveryFailure, message: String) -> ComponentError {
     match reason {
@@ -201,10 +200,12 @@ pub(super) fn delivery_error(reason: DeliveryFailure, message: String) -> Compon
     }
 }
 
+/// What a client's error means to the engine: whether a new start may help.
 pub(super) fn component_error(error: ClientError) -> ComponentError {
     match error.kind {
         ErrorKind::Authorization | ErrorKind::Authentication => ComponentError::denied(error.message),
-        ErrorKind::Config | ErrorKind::Fenced | ErrorKind::OffsetOutOfRange | ErrorKind::TooLarge => {
+        ErrorKind::Config => ComponentError::refused(error.message),
+        ErrorKind::Fenced | ErrorKind::OffsetOutOfRange | ErrorKind::TooLarge => {
             ComponentError::permanent(error.message)
         }
         ErrorKind::Unavailable
@@ -212,5 +213,18 @@ pub(super) fn component_error(error: ClientError) -> ComponentError {
         | ErrorKind::UnknownTopic
         | ErrorKind::TimedOut
         | ErrorKind::Other => ComponentError::new(error.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_configuration_is_to_blame_for_waits_for_a_person() {
+        let error = |kind| component_error(ClientError::new(kind, "no"));
+        assert!(error(ErrorKind::Config).is_refusal());
+        assert!(error(ErrorKind::Authorization).is_denied());
+        assert!(error(ErrorKind::Unavailable).is_retriable());
     }
 }

@@ -22,7 +22,10 @@ use rdkafka::{
 use super::{native::BatchProducer, trouble::connection_error};
 use crate::kafka::{
     client::{ClientError, ErrorKind},
-    options::{Properties, is_secret, without_logins},
+    options::{
+        Connection, Properties, SinkOptions, SourceOptions, TransactionOptions, admin_properties, is_secret,
+        reader_properties, scan_properties, sink_properties, source_properties, transaction_properties, without_logins,
+    },
 };
 
 /// Something that a consumer said while its events were served.
@@ -152,7 +155,7 @@ pub(in crate::kafka) fn native(config: &ClientConfig) -> Result<NativeClientConf
 }
 
 /// Whether librdkafka takes `value` for its property `name`. What several properties are together, it looks at when a
-/// client is made.
+/// client is made: [`SourceOptions::check`] and its like.
 ///
 /// # Errors
 /// A property that it does not know, or a value that it does not accept, which is shown unless the property is a secret.
@@ -172,6 +175,65 @@ pub fn knows_property(name: &str) -> Result<(), ClientError> {
 
 fn is_unknown(error: &KafkaError) -> bool {
     matches!(error, KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..))
+}
+
+/// Makes a client of these properties, and drops it. It is given no broker, so it opens no connection: this takes
+/// a few milliseconds.
+fn check_client(properties: Properties, kind: RDKafkaType) -> Result<(), ClientError> {
+    let alone = properties.into_iter().filter(|(name, _)| name != "bootstrap.servers").collect();
+    let config = config(&alone);
+    let native = native(&config)?;
+    Client::new(&config, native, kind, ToLog).map(drop).map_err(|error| creation_error(&error))
+}
+
+impl SourceOptions {
+    /// Whether librdkafka makes a client of them, for all that can be known without a broker.
+    ///
+    /// # Errors
+    /// Properties that it does not accept together.
+    pub fn check(&self) -> Result<(), ClientError> {
+        check_client(source_properties(self), RDKafkaType::RD_KAFKA_CONSUMER)
+    }
+}
+
+impl SinkOptions {
+    /// See [`SourceOptions::check`].
+    ///
+    /// # Errors
+    /// Properties that librdkafka does not accept together.
+    pub fn check(&self) -> Result<(), ClientError> {
+        check_client(sink_properties(self), RDKafkaType::RD_KAFKA_PRODUCER)
+    }
+}
+
+impl TransactionOptions {
+    /// See [`SourceOptions::check`].
+    ///
+    /// # Errors
+    /// Properties that librdkafka does not accept together.
+    pub fn check(&self) -> Result<(), ClientError> {
+        check_client(transaction_properties(self), RDKafkaType::RD_KAFKA_PRODUCER)
+    }
+}
+
+impl Connection {
+    /// Whether librdkafka makes a client that only asks and administers of it. See [`SourceOptions::check`].
+    ///
+    /// # Errors
+    /// Properties that librdkafka does not accept together.
+    pub fn check_admin(&self) -> Result<(), ClientError> {
+        check_client(admin_properties(self), RDKafkaType::RD_KAFKA_PRODUCER)?;
+        self.check_reader()
+    }
+
+    /// Whether librdkafka makes clients that read without a group of it. See [`SourceOptions::check`].
+    ///
+    /// # Errors
+    /// Properties that librdkafka does not accept together.
+    pub fn check_reader(&self) -> Result<(), ClientError> {
+        check_client(reader_properties(self), RDKafkaType::RD_KAFKA_CONSUMER)?;
+        check_client(scan_properties(self), RDKafkaType::RD_KAFKA_CONSUMER)
+    }
 }
 
 /// A producer that takes batches. Does not wait for a broker.
@@ -224,6 +286,12 @@ pub(in crate::kafka) fn kind_of(code: RDKafkaErrorCode) -> ErrorKind {
         | E::ClusterAuthorizationFailed
         | E::TransactionalIdAuthorizationFailed => ErrorKind::Authorization,
         E::UnknownTopic | E::UnknownTopicOrPartition | E::UnknownPartition => ErrorKind::UnknownTopic,
+        // What was asked for, no broker of this cluster would do.
+        E::InvalidTopic
+        | E::InvalidReplicationFactor
+        | E::InvalidPartitions
+        | E::InvalidConfig
+        | E::PolicyViolation => ErrorKind::Config,
         E::OffsetOutOfRange | E::AutoOffsetReset => ErrorKind::OffsetOutOfRange,
         E::FencedInstanceId | E::ProducerFenced | E::Fenced | E::InvalidProducerEpoch => ErrorKind::Fenced,
         E::OperationTimedOut | E::RequestTimedOut | E::TimedOutQueue | E::MessageTimedOut => ErrorKind::TimedOut,
@@ -248,11 +316,26 @@ pub(in crate::kafka) fn sentence(code: RDKafkaErrorCode, text: &str, what: &str,
                 "{what}: another process with the same identity took over ({code}): run one process for each `instance`"
             ),
         ),
+        ErrorKind::Config => {
+            ClientError::new(kind, format!("{what}: the brokers refuse it ({code}): {}", remedy(code)))
+        }
         ErrorKind::TimedOut => ClientError::new(kind, format!("{what}: no answer from {brokers} in time ({code})")),
-        ErrorKind::Config | ErrorKind::NotKafka | ErrorKind::OffsetOutOfRange | ErrorKind::TooLarge | ErrorKind::Other => {
+        ErrorKind::NotKafka | ErrorKind::OffsetOutOfRange | ErrorKind::TooLarge | ErrorKind::Other => {
             let text = if text.is_empty() { code.to_string() } else { text.to_owned() };
             ClientError::new(kind, format!("{what}: {text}"))
         }
+    }
+}
+
+/// What to do about a setting that brokers refuse.
+const fn remedy(code: RDKafkaErrorCode) -> &'static str {
+    match code {
+        RDKafkaErrorCode::InvalidReplicationFactor => {
+            "lower `kafka.replication_factor`, of which there cannot be more than brokers, or start more of them"
+        }
+        RDKafkaErrorCode::InvalidTopic => "mend the topic's name",
+        RDKafkaErrorCode::InvalidPartitions => "ask for another number of partitions",
+        _ => "make the topic as the cluster's policy wants it, or ask whoever runs the cluster",
     }
 }
 
@@ -297,6 +380,10 @@ pub(in crate::kafka) fn partition_count<C: ClientContext>(
 mod tests {
     use super::*;
 
+    fn overriding(name: &str, value: &str) -> Connection {
+        Connection { overrides: [(name.to_owned(), value.to_owned())].into(), ..Connection::default() }
+    }
+
     #[test]
     fn a_value_that_may_be_a_secret_is_in_no_message() {
         for name in ["ssl.key.passwrd", "sasl.passwd", "no.such.thing"] {
@@ -313,5 +400,33 @@ mod tests {
     fn the_log_lists_names_of_properties_and_no_values() {
         assert_eq!(showable("CONF", "  sasl.kerberos.kinit.cmd = kinit -p hunter2"), "  sasl.kerberos.kinit.cmd = ***");
         assert_eq!(showable("FAIL", "http://u:hunter2@host: x = 1"), "http://***@host: x = 1");
+    }
+
+    #[test]
+    fn what_librdkafka_refuses_of_a_client_is_known_without_a_broker() {
+        let source = |name, value| SourceOptions::new(overriding(name, value), "g", vec!["t".to_owned()]).check();
+        let sink = |name, value| SinkOptions::new(overriding(name, value)).check();
+        assert_eq!([source("client.rack", "r"), sink("client.rack", "r")], [Ok(()), Ok(())]);
+        for refused in [
+            source("group.protocol", "consumer"),
+            source("max.poll.interval.ms", "10"),
+            sink("retries", "0"),
+            sink("security.protocol", "SASL_PLAINTEXT"),
+            TransactionOptions::new(overriding("retries", "0"), "i".to_owned()).check(),
+            overriding("security.protocol", "SASL_PLAINTEXT").check_admin(),
+            overriding("security.protocol", "SASL_PLAINTEXT").check_reader(),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Config, "{error}");
+            assert!(error.message.starts_with("librdkafka does not accept its properties together: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_brokers_refuse_of_a_topic_is_the_configurations_fault() {
+        let code = RDKafkaErrorCode::InvalidReplicationFactor;
+        let error = sentence(code, "", "making topic \"t\" with 1 partitions", "b:1");
+        assert_eq!(error.kind, ErrorKind::Config);
+        assert!(error.message.contains("lower `kafka.replication_factor`"), "{error}");
     }
 }

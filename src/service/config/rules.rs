@@ -173,7 +173,12 @@ pub(super) fn names(raw: &Raw, found: &mut Vec<Problem>) {
     if raw.sink.topic == dead_letters {
         found.push(Problem::new("source.dead_letter_topic", "is also the output topic: name another one"));
     }
-    for input in &raw.source.topics {
+    for (n, input) in raw.source.topics.iter().enumerate() {
+        if raw.source.topics.iter().take(n).any(|other| other == input) {
+            let message = format!("\"{input}\" is there twice: a topic is read once; remove one of the two");
+            found.push(Problem::new("source.topics", message));
+            continue;
+        }
         let pattern = input.starts_with('^').then(|| regex::Regex::new(input));
         match &pattern {
             Some(Err(_)) => {

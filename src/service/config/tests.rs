@@ -128,6 +128,7 @@ fn a_topic_may_not_feed_itself() {
         ("source.topics = [\"^c.*\"]\nsink.topic = \"counts\"", "sink.topic: \"counts\" is also read"),
         ("source.topics = [\"a\"]\nsource.dead_letter_topic = \"a\"", "source.dead_letter_topic: \"a\" is also read"),
         ("source.dead_letter_topic = \"o\"\nsink.topic = \"o\"", "is also the output topic"),
+        ("source.topics = [\"a\", \"b\", \"a\"]", "source.topics: \"a\" is there twice"),
         ("source.topics = [\"^(\"]", "source.topics: \"^(\" is no regular expression"),
     ] {
         let found = mistakes(toml);
