@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio::{runtime, sync::Notify};
+use tracing::Level;
 
 use super::{
     cli,
@@ -39,7 +40,10 @@ pub(crate) fn broker(session: &Session<'_>, args: &cli::Broker) -> Outcome {
         watch_stdin(Arc::clone(&stop))?;
     }
     let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build().or_fail(Cause::Software)?;
-    output::say("This broker is for demos and tests: it keeps everything in memory, and with it everything ends.");
+    output::say(
+        Level::WARN,
+        "This broker is for demos and tests: it keeps everything in memory, and with it everything ends.",
+    );
     let address = server.address();
     if session.global.json {
         output::json(&serde_json::json!({ "listening": address.to_string() }))?;

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser as _};
+use tracing::Level;
 use tracing_appender::non_blocking::WorkerGuard;
 
 use super::{
@@ -17,9 +18,11 @@ use super::{
 /// The program: `args` with the program's name first.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<_> = args.into_iter().collect();
+    output::speak_json(logging::is_json_asked(&args, std::env::var_os("STORMGLASS_LOG__FORMAT").as_deref()));
     let outcome = parse(args).and_then(|cli| cli.map_or(Ok(()), |cli| dispatch(&cli)));
     if let Err(Failure { error: Some(error), .. }) = &outcome {
-        output::say(format_args!("stormglass: {error:#}"));
+        output::complain(error);
     }
     exit::code(&outcome)
 }
@@ -29,7 +32,11 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failur
     match Cli::try_parse_from(args) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if error.use_stderr() => {
-            error.print().ok();
+            if output::is_json() {
+                output::say(Level::ERROR, error.render());
+            } else {
+                error.print().ok();
+            }
             Err(Failure::said(Cause::Usage))
         }
         Err(error) => {
@@ -119,7 +126,9 @@ impl<'a> Session<'a> {
     fn new(global: &'a Global, pipeline: &Pipeline) -> Result<Self, Failure> {
         let sources = flags::sources(global, pipeline, Sources::process_env());
         let loaded = config::load(&sources)?;
-        let messages = logging::start(config::log(&loaded), global.color);
+        let log = config::log(&loaded);
+        output::speak_json(log.json);
+        let messages = logging::start(log, global.color);
         Ok(Self { global, sources, loaded, _messages: messages })
     }
 

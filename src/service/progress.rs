@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{cli::Global, config::without_secrets};
+use super::{cli::Global, config::without_secrets, output};
 
 /// The terminal, shared by the line and the messages, so that neither writes over the other.
 static TERMINAL: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
@@ -22,7 +22,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// A line on the terminal, unless there is none, or messages are to be few or for machines.
     pub(crate) fn new(global: &Global) -> Self {
-        let wanted = global.quiet == 0 && global.log_format.as_deref() != Some("json") && io::stderr().is_terminal();
+        let wanted = global.quiet == 0 && !output::is_json() && io::stderr().is_terminal();
         let line = if wanted { TERMINAL.add(ProgressBar::new_spinner()) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             line.set_style(style);

@@ -58,10 +58,13 @@ pub(crate) fn run(session: &Session<'_>, args: &Run) -> Outcome {
             Stop::Now => stop.now(),
         }
     })?;
-    let _http = match settings.http {
+    let http = match settings.http {
         Some(address) => Some(HttpServer::start(address, metrics.clone(), &librdkafka_version())?),
         None => None,
     };
+    if let Some(http) = &http {
+        tracing::info!(address = %http.address(), "metrics and health are served");
+    }
     if !prepare_topics(&settings, args.until_end, &stop, &clock)? {
         return stopped(args.until_end);
     }
@@ -232,7 +235,7 @@ fn tell(session: &Session<'_>, summary: &Summary) -> Outcome {
     if session.global.json {
         return output::json(summary);
     }
-    output::say(summary);
+    tracing::info!("{summary}");
     Ok(())
 }
 

@@ -92,7 +92,7 @@ fn tell_dry(session: &Session<'_>, report: &Report<'_>, occupied: Outcome) -> Ou
     let Err(Failure { cause, error: Some(error) }) = occupied else {
         return tell(session, report, "add --execute");
     };
-    output::say(format_args!("stormglass: {error:#}"));
+    output::complain(&error);
     tell(session, report, "stop the members first, then add --execute")?;
     Err(Failure::said(cause))
 }

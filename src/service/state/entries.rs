@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 use serde_json::Value as Json;
+use tracing::Level;
 
 use crate::{
     kafka::changelog::{StoreReader, StoreTopic},
@@ -70,7 +71,7 @@ pub(super) fn scan(session: &Session<'_>, reader: &StoreReader, store: StoreTopi
     }
     show(session, &types, &found)?;
     if found.len() < all && !session.global.json {
-        output::say(format_args!("... and {} more", all - found.len()));
+        output::say(Level::INFO, format_args!("... and {} more", all - found.len()));
     }
     Ok(())
 }
