@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{
     cli::{Audit, AuditKind},
+    config::{legal_topic, no_topic},
     connect,
     dispatch::Session,
     exit::{Cause, Failure, Outcome},
@@ -59,6 +60,7 @@ struct Recount<'a> {
 /// [`Cause::No`] if the two sides differ; if a topic is not there or no broker answers.
 pub(crate) fn audit(session: &Session<'_>, args: &Audit) -> Outcome {
     let settings = session.client()?;
+    let inputs = inputs(args)?;
     if args.json_pointer.as_ref().is_some_and(|pointer| !(pointer.is_empty() || pointer.starts_with('/'))) {
         return Err(Failure::new(Cause::Usage, "--json-pointer starts with /, as in /message"));
     }
@@ -68,13 +70,32 @@ pub(crate) fn audit(session: &Session<'_>, args: &Audit) -> Outcome {
     if let Some(topic) = &args.dead_letters {
         read(&mut reader, std::slice::from_ref(topic), &progress, &mut |block| recount.take_dead(block))?;
     }
-    let inputs: Vec<String> = args.input.iter().flat_map(|item| super::flags::topics(item)).collect();
     read(&mut reader, &inputs, &progress, &mut |block| recount.take_input(block))?;
     read(&mut reader, std::slice::from_ref(&args.output), &progress, &mut |block| recount.take_output(block))?;
     drop(progress);
     let report = recount.report();
     tell(session, &report)?;
     if report.verdict.equal { Ok(()) } else { Err(Failure::said(Cause::No)) }
+}
+
+/// The topics to recount, each named once, and named as topics are.
+fn inputs(args: &Audit) -> Result<Vec<String>, Failure> {
+    let inputs: Vec<String> = args.input.iter().flat_map(|item| super::flags::topics(item)).collect();
+    let usage = |sentence| Err(Failure::new(Cause::Usage, sentence));
+    let others = [("--output", Some(&args.output)), ("--dead-letters", args.dead_letters.as_ref())];
+    let others = others.into_iter().filter_map(|(flag, topic)| Some((flag, topic?)));
+    for (flag, topic) in inputs.iter().map(|topic| ("--input", topic)).chain(others) {
+        if topic.starts_with('^') {
+            return usage(format!("{flag}: \"{topic}\" is a pattern; audit takes names: name each topic"));
+        }
+        if !legal_topic(topic) {
+            return usage(format!("{flag}: {}", no_topic(topic)));
+        }
+    }
+    if let Some(topic) = inputs.iter().enumerate().find_map(|(n, topic)| inputs[..n].contains(topic).then_some(topic)) {
+        return usage(format!("--input: \"{topic}\" is there twice, and would be counted twice: name it once"));
+    }
+    Ok(inputs)
 }
 
 /// Reads `topics` from their beginning to the end that they have now.

@@ -2,21 +2,28 @@
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "help texts name configuration keys in brackets")]
 
-use std::{net::SocketAddr, num::NonZeroU16, path::PathBuf, str::FromStr, sync::LazyLock};
+use std::{ffi::OsStr, net::SocketAddr, num::NonZeroU16, path::PathBuf, str::FromStr, sync::LazyLock};
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Arg, ArgAction, Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
 use clap_complete::Shell;
 
-use super::{config::FILE_VARIABLE, dead_letters::LetterId};
-use crate::broker::wire::TopicSpec;
+use super::{
+    config::{FILE_VARIABLE, words_of},
+    dead_letters::LetterId,
+};
+use crate::{broker::wire::TopicSpec, topology::Delivery};
 
 /// `0.1.0 (librdkafka 2.12.1)`.
 pub static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} (librdkafka {})", env!("CARGO_PKG_VERSION"), crate::kafka::librdkafka_version()));
 
 const AFTER: &str = "Precedence: flag > environment (STORMGLASS_SECTION__FIELD) > file > default.\n\
-    Exit codes are those of sysexits.h: 64 usage, 66 no input, 69 unavailable, 70 software, 74 I/O, 75 not done in \
-    time, 78 configuration.";
+    Exit codes are those of sysexits.h: 1 the answer is no, 64 usage, 65 data, 66 no input, 69 unavailable, 70 software, \
+    73 a file cannot be written, 74 I/O, 75 not done in time, 77 not allowed, 78 configuration.\n\
+    The first SIGTERM, SIGINT or SIGHUP drains, the second SIGTERM or SIGINT stops at once.";
 
 /// A stream processor for Kafka: Storm's tuple trees, with every replay, duplicate and dead letter counted.
 #[derive(Parser, Debug)]
@@ -38,10 +45,10 @@ pub struct Global {
     #[arg(short, long, value_name = "FILE", global = true, env = FILE_VARIABLE)]
     pub config: Option<PathBuf>,
     /// Set a field, as in --set engine.executors=2 (repeatable)
-    #[arg(long, value_name = "PATH=VALUE", value_parser = pair, global = true)]
+    #[arg(long, value_name = "PATH=VALUE", global = true)]
     pub set: Vec<String>,
     /// Set a property of librdkafka, as in -X security.protocol=SSL (repeatable)
-    #[arg(short = 'X', value_name = "PROPERTY=VALUE", value_parser = pair, global = true)]
+    #[arg(short = 'X', value_name = "PROPERTY=VALUE", global = true)]
     pub property: Vec<String>,
     /// Brokers to start from, as HOST:PORT; without a port 9092 (comma list)
     #[arg(short, long, value_name = "HOST:PORT", global = true)]
@@ -66,10 +73,26 @@ pub struct Global {
     pub color: Color,
 }
 
-/// `NAME=VALUE`; what has no name is a mistake of the configuration, which shows no value.
-fn pair(text: &str) -> Result<String, &'static str> {
-    if text.contains('=') { Ok(text.to_owned()) } else { Err("it has no =: write NAME=VALUE") }
+/// A text for which completions offer these words. What it may be, the configuration says, with all other mistakes.
+#[derive(Copy, Clone, Debug)]
+struct Offers(fn() -> Vec<&'static str>);
+
+impl TypedValueParser for Offers {
+    type Value = String;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+    }
 }
+
+const TOPOLOGIES: Offers = Offers(|| crate::topologies::KNOWN.iter().map(|known| known.name).collect());
+const DELIVERIES: Offers = Offers(|| Delivery::ALL.map(Delivery::name).to_vec());
+const FORMATS: Offers = Offers(|| words_of("source.format"));
+const EMITS: Offers = Offers(|| words_of("sink.emit"));
 
 /// A number that cannot be negative, and where no bound but the type's makes sense.
 fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
@@ -128,25 +151,25 @@ pub struct Pipeline {
     #[arg(short, long, value_name = "TOPIC")]
     pub output: Option<String>,
     /// Which topology [topology]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = TOPOLOGIES, hide_possible_values = true)]
     pub topology: Option<String>,
     /// Consumer group [kafka.group]
     #[arg(short, long, value_name = "GROUP")]
     pub group: Option<String>,
     /// at-least-once, at-most-once or no-guarantee [delivery]
-    #[arg(short, long, value_name = "GUARANTEE")]
+    #[arg(short, long, value_name = "GUARANTEE", value_parser = DELIVERIES, hide_possible_values = true)]
     pub delivery: Option<String>,
     /// Topic for records that were given up [source.dead_letter_topic]
     #[arg(long, value_name = "TOPIC")]
     pub dead_letters: Option<String>,
     /// text or json [source.format]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = FORMATS, hide_possible_values = true)]
     pub format: Option<String>,
     /// Where the text stands in a JSON value [source.json_pointer]
     #[arg(long, value_name = "POINTER")]
     pub json_pointer: Option<String>,
     /// every or latest-per-key [sink.emit]
-    #[arg(long, value_name = "WHICH")]
+    #[arg(long, value_name = "WHICH", value_parser = EMITS, hide_possible_values = true)]
     pub emit: Option<String>,
     /// Threads that execute tasks, 0: one for every two cores [engine.executors]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -186,7 +209,7 @@ pub enum GraphFormat {
 #[derive(Args, Clone, Debug)]
 pub struct Graph {
     /// Which topology [topology]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = TOPOLOGIES, hide_possible_values = true)]
     pub topology: Option<String>,
     /// How to draw it
     #[arg(short, long, value_name = "LANGUAGE", default_value = "text")]
@@ -203,7 +226,7 @@ pub struct Load {
     /// How many generated lines
     #[arg(short = 'n', long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub lines: Option<u64>,
-    /// Produce the lines of this file instead
+    /// Produce the lines of this file instead; -: of the standard input
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Lines a second; without it as fast as possible
@@ -224,9 +247,9 @@ pub struct Load {
     /// The same seed gives the same lines, byte for byte
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Partitions of the topic, if it is made
-    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
-    pub partitions: u32,
+    /// Partitions of the topic, if it is made [default: 4]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
+    pub partitions: Option<u32>,
 }
 
 /// What an output topic holds.
@@ -251,7 +274,8 @@ pub struct Audit {
     /// What the output holds
     #[arg(short, long, value_name = "KIND", default_value = "counts")]
     pub kind: AuditKind,
-    /// Topic of given-up records, which the output need not hold
+    /// Topic of given-up records, which the output need not hold: those of the input; a letter of reason too_large is an
+    /// output, whose word the output lacks
     #[arg(long, value_name = "TOPIC")]
     pub dead_letters: Option<String>,
     /// Input values are JSON, and their text stands here

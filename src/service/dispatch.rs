@@ -48,6 +48,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failur
 }
 
 fn dispatch(cli: &Cli) -> Outcome {
+    cli.check()?;
     let pipeline = match &cli.command {
         Command::Completions { shell } => return cli.global.configures_nothing().and_then(|()| completions(*shell)),
         // Without messages: a run has thousands, of things that are meant to go wrong.
@@ -81,6 +82,26 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Broker(args) => broker::broker(&session, args),
         Command::Validate(_) => session.validate(),
         Command::Completions { .. } | Command::Sim(_) => Ok(()),
+    }
+}
+
+impl Cli {
+    /// What the parser lets pass: it would show the text without a =, which may be a secret; and it knows of no flag that
+    /// some commands alone cannot have.
+    fn check(&self) -> Outcome {
+        let usage = |sentence: &str| Err(Failure::new(Cause::Usage, sentence));
+        for (flag, pairs) in [("--set", &self.global.set), ("-X", &self.global.property)] {
+            if pairs.iter().any(|pair| !pair.contains('=')) {
+                return usage(&format!("{flag}: it has no =: write NAME=VALUE"));
+            }
+        }
+        match &self.command {
+            _ if !self.global.json => Ok(()),
+            _ if self.global.print_config => usage("--json: --print-config prints TOML; leave the flag away"),
+            Command::Graph(_) => usage("--json: a picture has no such form; say --format text, mermaid or dot instead"),
+            Command::Completions { .. } => usage("--json: completions have no such form; leave the flag away"),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) use self::{
     layers::Given,
     load::{FILE_VARIABLE, Loaded, Sources, load},
     print::effective,
+    raw::words_of,
     rules::{legal_topic, no_topic},
     secrets::without_secrets,
     validate::{app, client, dead_letters, log, pipeline},

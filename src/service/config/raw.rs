@@ -176,3 +176,11 @@ pub(crate) const SECTIONS: &[(&str, &str, &[Field])] = &[
 pub(crate) fn fields() -> impl Iterator<Item = &'static Field> {
     SECTIONS.iter().flat_map(|(_, _, fields)| fields.iter())
 }
+
+/// The words that the field at `path` takes; none if it takes any.
+pub(crate) fn words_of(path: &str) -> Vec<&'static str> {
+    fields().find(|field| field.path() == path).map_or_else(Vec::new, |field| match field.rule {
+        OneOf(words) => words.to_vec(),
+        Any | Range(..) => Vec::new(),
+    })
+}

@@ -33,6 +33,8 @@ const PACED_LINGER: Duration = Duration::from_micros(500);
 /// Records and kibibytes on their way to the broker: enough to keep it busy while lines are made.
 const QUEUE_RECORDS: u32 = 200_000;
 const QUEUE_KIB: u32 = 65_536;
+/// Partitions of a topic that is made, if nothing else is said.
+const PARTITIONS: u32 = 4;
 /// Longest wait for a broker to answer.
 const ANSWER: Duration = Duration::from_secs(15);
 
@@ -57,15 +59,18 @@ pub(crate) fn load(session: &Session<'_>, args: &Load) -> Outcome {
     check(args)?;
     let mut input = input(args)?;
     let clock = Clock::system();
-    let (partitions, topic_made) = topic(&settings, args, &clock)?;
-    if topic_made {
-        tracing::info!(topic = args.topic, partitions, "made the topic");
-    }
     let linger = if args.rate.is_some() { PACED_LINGER } else { LINGER };
     let connection = connect::producer(&settings);
     let options =
         SinkOptions { linger, queue_records: QUEUE_RECORDS, queue_kib: QUEUE_KIB, ..SinkOptions::new(connection) };
+    // Before the topic: a client that cannot be made leaves none behind.
     let mut client = RdkafkaSink::new(&options, clock.clone())?;
+    let (partitions, topic_made) = topic(&settings, args, &clock)?;
+    if topic_made {
+        tracing::info!(topic = args.topic, partitions, "made the topic");
+    } else if let Some(wanted) = args.partitions.filter(|wanted| i64::from(*wanted) != i64::from(partitions)) {
+        tracing::warn!(topic = args.topic, partitions, wanted, "the topic exists, and keeps its number of partitions");
+    }
     let target = Target { topic: Arc::from(args.topic.as_str()), partitions, rate: args.rate };
 
     let progress = Progress::new(session.global);
@@ -103,8 +108,12 @@ fn check(args: &Load) -> Outcome {
 
 fn input(args: &Load) -> Result<Input, Failure> {
     if let Some(path) = &args.file {
-        let cannot = |error| Failure::new(Cause::NoInput, format!("{} cannot be read: {error}", path.display()));
-        return Input::file(path).map_err(cannot);
+        let (opened, shown) = if path.as_os_str() == "-" {
+            (Input::standard(), "the standard input".to_owned())
+        } else {
+            (Input::file(path), path.display().to_string())
+        };
+        return opened.map_err(|error| Failure::new(Cause::NoInput, format!("{shown} cannot be read: {error}")));
     }
     let options = LineOptions {
         words: args.words,
@@ -120,7 +129,7 @@ fn input(args: &Load) -> Result<Input, Failure> {
 /// Makes the topic if it is absent: its partitions, and whether it was made.
 fn topic(settings: &ClientSettings, args: &Load, clock: &Clock) -> Result<(i32, bool), Failure> {
     let admin = Admin::new(&connect::admin(settings), ANSWER, clock.clone())?;
-    let wanted = i32::try_from(args.partitions).unwrap_or(i32::MAX);
+    let wanted = i32::try_from(args.partitions.unwrap_or(PARTITIONS)).unwrap_or(i32::MAX);
     let (name, replication) = (args.topic.as_str().into(), settings.replication);
     let made = admin.ensure(&TopicSpec { name, partitions: wanted, replication, settings: Vec::new() })?;
     Ok((admin.partitions(&args.topic)?.unwrap_or(wanted), made))

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufRead as _, BufReader},
+    os::fd::AsFd as _,
     path::Path,
 };
 
@@ -23,7 +24,18 @@ impl Input {
     /// # Errors
     /// If it cannot be opened, or is a folder, which opens and cannot be read.
     pub(crate) fn file(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        Self::opened(File::open(path)?)
+    }
+
+    /// The lines of the standard input.
+    ///
+    /// # Errors
+    /// See [`Input::file`].
+    pub(crate) fn standard() -> io::Result<Self> {
+        Self::opened(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+    }
+
+    fn opened(file: File) -> io::Result<Self> {
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
