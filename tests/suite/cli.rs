@@ -86,7 +86,19 @@ fn bad_settings_end_with_78_and_a_sentence() {
         (&["-X", "enable.auto.commit=true"], "offsets are committed only behind completed tuple trees"),
         (&["-X", "isolation.level=read_uncommitted"], "records of aborted transactions would be counted"),
         (&["-X", "group.id=g"], "is decided by kafka.group: set that instead"),
-        (&["-X", "no.such.thing=1"], "librdkafka does not accept property \"no.such.thing\" = \"1\""),
+        (
+            &["-X", "no.such.thing=1"],
+            "librdkafka has no property \"no.such.thing\" (its value is not shown): mend the name",
+        ),
+        (&["-X", "acks_env=HOME"], "leads to a value that property \"acks\" may not have (not shown): mend it there"),
+        (&["-X", "group.id_env=HOME"], "is decided by kafka.group: set that instead"),
+        (&["-X", "test.mock.num.brokers=1"], "may not be set: the client would talk to itself, and to no broker"),
+        (&["-X", "retries=0"], "kafka.properties: librdkafka does not accept its properties together: `retries` must"),
+        (&["-X", "group.protocol=consumer"], "kafka.properties: librdkafka does not accept its properties together"),
+        (&["-X", "delivery.timeout.ms=1"], "kafka.properties: librdkafka does not accept its properties together"),
+        (&["-X", "max.poll.interval.ms=10"], "kafka.properties: librdkafka does not accept its properties together"),
+        (&["-X", "security.protocol=SASL_PLAINTEXT"], "No provider for SASL mechanism GSSAPI"),
+        (&["--input", "lines"], "source.topics (flag --input): \"lines\" is there twice"),
         (&["-X", "fetch.wait.max.ms=soon"], "librdkafka does not accept property \"fetch.wait.max.ms\" = \"soon\""),
         (&["--brokers", "localhost:http"], "\"localhost:http\" is no address of a broker"),
         (&["--http", "9464"], "http.listen (flag --http): \"9464\" is no address: write IP:PORT"),
@@ -113,8 +125,15 @@ fn a_wrong_command_line_ends_with_64() {
     }
     let load = ["load", "--topic", "t"];
     for (args, sentence) in [
-        (&["validate", "--set", "nothing"][..], "it has no =: write NAME=VALUE"),
-        (&["validate", "-X", "nothing"], "it has no =: write NAME=VALUE"),
+        (&["validate", "--set", "nothing"][..], "--set: it has no =: write NAME=VALUE"),
+        (&["validate", "-X", "nothing"], "-X: it has no =: write NAME=VALUE"),
+        (&["graph", "--json"], "--json: a picture has no such form"),
+        (&["completions", "bash", "--json"], "--json: completions have no such form"),
+        (&["validate", "--json", "--print-config"], "--json: --print-config prints TOML"),
+        (&["audit", "-b", "b", "-i", "^in$", "-o", "x"], "--input: \"^in$\" is a pattern; audit takes names"),
+        (&["audit", "-b", "b", "-i", "a b", "-o", "x"], "--input: \"a b\" is no name for a topic"),
+        (&["audit", "-b", "b", "-i", "in", "-o", "a b"], "--output: \"a b\" is no name for a topic"),
+        (&["audit", "-b", "b", "-i", "in,in", "-o", "x"], "--input: \"in\" is there twice"),
         (&[&load[..], &["-n", "-5"]].concat(), "'-5' for '--lines <N>': it is no whole number from 0 up"),
         (&[&load[..], &["-n", "5", "--words", "-5"]].concat(), "-5 is not in 1..=1000000"),
         (
@@ -181,6 +200,12 @@ fn a_secret_is_printed_nowhere() {
     fs::write(broken.path(), format!("[kafka]\nproperties = {{ \"sasl.password\" = \"{CANARY} }}\n")).unwrap();
     let broken = broken.path().to_str().unwrap();
     let wrong_type = format!("kafka.properties.ssl.key.password=[\"{CANARY}\"]");
+    let mistyped = format!("ssl.key.passwrd_file={}", secret.path().display());
+    let of_no_secret = format!("linger.ms_file={}", secret.path().display());
+    let of_a_path = format!("ssl.ca.location_file={}", secret.path().display());
+    let (unknown, command) = (format!("sasl.passwd={CANARY}"), format!("sasl.kerberos.kinit.cmd=kinit -p {CANARY}"));
+    let address = format!("sasl.oauthbearer.token.endpoint.url=https://u:{CANARY}@host/x");
+    let no_value = format!("sasl.password:{CANARY}");
     // Brokers may be named once.
     let right = |more: &[&str]| if more[0] == "--brokers" { &RIGHT[2..] } else { &RIGHT[..] };
     for more in [
@@ -191,12 +216,37 @@ fn a_secret_is_printed_nowhere() {
         &["-c", broken],
         &["-X", "sasl.password_env=SECRET"],
         &["--brokers", &login],
+        &["-X", &mistyped],
+        &["-X", &of_no_secret],
+        &["-X", &of_a_path, "-X", "security.protocol=SSL"],
+        &["-X", &unknown],
+        &["-X", &command],
+        &["-X", &address],
+        &["-X", &no_value],
+        &["-X", "sasl.passwd_env=SECRET"],
     ] {
         for extra in [&["-vv"][..], &["--print-config"], &["--json", "--log-format", "json"]] {
             let args = [&["validate"][..], right(more), more, extra].concat();
-            let output = stormglass(&args).env("SECRET", CANARY).output().unwrap();
+            let mut command = stormglass(&args);
+            command.env("SECRET", CANARY).env("STORMGLASS_KAFKA__PROPERTIES__SASL_PASSPHRSE", CANARY);
+            let output = command.output().unwrap();
             let all = stdout(&output) + &stderr(&output);
             assert!(!all.contains(CANARY), "{args:?}: {all}");
+        }
+    }
+}
+
+#[test]
+fn what_the_client_library_says_of_a_secret_does_not_show_it() {
+    let properties = ["-X", "ssl.ca.location_env=SECRET", "-X", "security.protocol=SSL", "-X", "debug=conf,security"];
+    for command in [&["audit", "--brokers", "localhost:1", "-i", "a", "-o", "b"][..], &[&["run"], &RIGHT[..]].concat()]
+    {
+        for form in ["text", "json"] {
+            let args = [command, &["-vv", "--log-format", form], &properties].concat();
+            let output = stormglass(&args).env("SECRET", CANARY).output().unwrap();
+            assert_eq!(output.status.code(), Some(78), "{args:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains("ssl.ca.location failed"), "{args:?}: {}", stderr(&output));
+            assert!(!stderr(&output).contains(CANARY), "{args:?}: {}", stderr(&output));
         }
     }
 }
@@ -242,6 +292,47 @@ fn help_names_every_command_and_says_how_values_win() {
         "sysexits.h",
     ] {
         assert!(text.contains(word), "{word} is not in\n{text}");
+    }
+}
+
+#[test]
+fn help_names_every_exit_code() {
+    let text = stdout(&run(&["--help"]));
+    let codes = text.split("Exit codes").nth(1).unwrap_or_default();
+    for code in ["1", "64", "65", "66", "69", "70", "73", "74", "75", "77", "78"] {
+        assert!(codes.split_whitespace().any(|word| word == code), "{code} is not in\n{codes}");
+    }
+}
+
+#[test]
+fn messages_as_json_are_one_object_a_line_whatever_is_wrong() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "log.format = \"json\"\n").unwrap();
+    let file = file.path().to_str().unwrap();
+    for (args, code) in [
+        (&["walk", "--log-format", "json"][..], 64),
+        (&["validate", "--log-format=json", "-X", "nothing"], 64),
+        (&["validate", "--log-format", "json", "-c", "/nowhere/at/all.toml"], 78),
+        (&["validate", "--log-format", "json"], 78),
+        (&["validate", "-c", file], 78),
+        (&["load", "-b", "b", "--topic", "t", "--file", "/", "-c", file], 66),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(!said.is_empty(), "{args:?}");
+        for line in said.lines() {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {said}"));
+            assert_eq!(object["level"], "ERROR", "{line}");
+        }
+    }
+}
+
+#[test]
+fn completions_offer_the_words_that_a_flag_takes() {
+    let script = stdout(&run(&["completions", "bash"]));
+    for word in ["no-guarantee", "split-words", "latest-per-key"] {
+        assert!(script.contains(word), "{word} is not offered");
     }
 }
 

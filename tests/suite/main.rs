@@ -4,6 +4,7 @@
 #![allow(clippy::string_slice, clippy::print_stderr, reason = "at worst a test fails; why tests are skipped")]
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
+mod against;
 mod broker;
 mod cli;
 mod demo;
