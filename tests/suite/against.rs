@@ -11,7 +11,7 @@ use nix::{
 };
 use serde_json::Value;
 
-use super::broker;
+use super::{binary::stormglass, broker};
 
 /// A broker with a topic of two partitions, and a folder for what a run leaves.
 struct Bench {
@@ -27,9 +27,9 @@ fn bench() -> Bench {
 
 impl Bench {
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stormglass"));
-        command.args(args).args(["--brokers", &self.brokers]).env("STATE_DIRECTORY", self.folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = stormglass(args);
+        command.args(["--brokers", &self.brokers]).env("STATE_DIRECTORY", self.folder.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 

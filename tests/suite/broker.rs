@@ -11,6 +11,8 @@ use nix::{
     unistd::Pid,
 };
 
+use super::binary::stormglass;
+
 /// A broker that ends with the test.
 pub struct Started(Child);
 
@@ -29,8 +31,8 @@ impl Drop for Started {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stormglass"));
-    command.arg("broker").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = stormglass(&["broker"]);
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -3,20 +3,13 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
+
+use super::binary::stormglass;
 
 /// Values that must never be seen.
 const CANARY: &str = "canary-7f3a";
-
-fn stormglass(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stormglass"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("STORMGLASS_")) {
-        command.env_remove(name);
-    }
-    command.args(args).stdin(Stdio::null());
-    command
-}
 
 fn run(args: &[&str]) -> Output {
     stormglass(args).output().unwrap()

@@ -1,9 +1,11 @@
 //! `stormglass sim` over as many seeds as a test run has time for.
 
-use std::process::{Command, Output};
+use std::process::Output;
+
+use super::binary::stormglass;
 
 fn sim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stormglass")).arg("sim").args(arguments).output().unwrap()
+    stormglass(&["sim"]).args(arguments).output().unwrap()
 }
 
 #[test]
