@@ -57,7 +57,8 @@ impl Others {
         is_held: impl Fn(&TopicPartition) -> bool,
         now: Instant,
     ) -> Option<Vec<TopicPartition>> {
-        let due = self.settled && !self.done && now >= self.ask_at;
+        // Topics without partitions are such as the client has not heard of yet.
+        let due = self.settled && !self.done && !self.seen.is_empty() && now >= self.ask_at;
         due.then(|| self.seen.keys().filter(|partition| !is_held(partition)).cloned().collect())
     }
 
@@ -130,6 +131,13 @@ mod tests {
         let mut others = others(Start::Latest);
         assert!(others.hear(&[(tp(0), None), (tp(1), None)], S(0)));
         assert!(!others.hear(&[(tp(0), Some(NextOffset(4)))], S(0)));
+    }
+
+    #[test]
+    fn of_topics_that_nobody_has_looked_at_nothing_is_known() {
+        let mut others = Others::new(Start::Earliest);
+        others.change(true);
+        assert_eq!(others.to_ask(|_| false, S(9)), None);
     }
 
     #[test]

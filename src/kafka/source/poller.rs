@@ -303,7 +303,7 @@ impl Poller {
         let mut asked: BTreeSet<_> = partitions.iter().filter(begins_here).map(|p| p.partition.clone()).collect();
         let told = |error: &ClientError| tracing::warn!("reading waits for the ends of its partitions: {error}");
         if let Some(others) = &self.others {
-            let all = self.client.partitions(wait).inspect_err(told).ok()?;
+            let all = self.client.partitions(wait).inspect_err(told).ok().filter(|all| !all.is_empty())?;
             let all = all.into_iter().chain(partitions.iter().map(|p| p.partition.clone()));
             asked.extend(all.filter(|partition| others.end(partition).is_none()));
         }
