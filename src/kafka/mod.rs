@@ -4,10 +4,11 @@
 //! below its logic. Nothing of the library that speaks Kafka's protocol passes through the client ports, so everything
 //! that decides (what to commit, what to retry, what a revoke means) runs unchanged over a simulation.
 //!
-//! In reading order: `client` (the client ports, and what goes through them), `options` (how to reach Kafka, and what may not
-//! be overridden); `source` (the spout: what is read, retried and committed), `sink` (what is written), `dead_letters` (what
-//! is given up), `changelog` (what stores keep). Over librdkafka, which only these two folders name: `librdkafka` (the clients
-//! of the ports) and `admin` (what is asked and done beside the stream, by tools and at starts).
+//! In reading order: `client` (the client ports, and what goes through them), `options` (how to reach Kafka) and
+//! `overrides` (what of it may be set otherwise); `source` (the spout: what is read, retried and committed), `sink` (what
+//! is written), `dead_letters` (what is given up), `changelog` (what stores keep). Over librdkafka, which only these two
+//! folders name: `librdkafka` (the clients of the ports) and `admin` (what is asked and done beside the stream, by tools
+//! and at starts).
 //!
 //! Invariants:
 //! 1. Whoever is below a client port never decides: it reports events and does what it is told. It does not assign,
@@ -26,6 +27,7 @@ mod dead_letters;
 mod fake;
 mod librdkafka;
 mod options;
+mod overrides;
 mod sink;
 pub mod source;
 #[cfg(test)]
@@ -37,8 +39,7 @@ pub use librdkafka::{
     CLOSED_AGAIN_LOG_TARGET, ChangelogConnections, RdkafkaScan, RdkafkaSink, RdkafkaSource, RdkafkaTopics,
     RdkafkaTransactions, check_property, knows_property, librdkafka_version,
 };
-pub use options::{
-    Assignment, Connection, SinkOptions, SourceOptions, TransactionOptions, check_overrides, is_secret, without_logins,
-};
+pub use options::{Assignment, Connection, SinkOptions, SourceOptions, TransactionOptions};
+pub use overrides::{check_overrides, is_secret, without_logins};
 pub use sink::{Emit, KafkaSink, KafkaSinkOptions, LINEAGE_HEADER};
 pub use source::{KafkaSpout, KafkaSpoutOptions, OutOfRange, RecordField, SourceFactory, Start};

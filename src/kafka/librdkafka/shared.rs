@@ -23,9 +23,10 @@ use super::{native::BatchProducer, trouble::connection_error};
 use crate::kafka::{
     client::{ClientError, ErrorKind},
     options::{
-        Connection, Properties, SinkOptions, SourceOptions, TransactionOptions, admin_properties, is_secret,
-        reader_properties, scan_properties, sink_properties, source_properties, transaction_properties, without_logins,
+        Connection, Properties, SinkOptions, SourceOptions, TransactionOptions, admin_properties, reader_properties,
+        scan_properties, sink_properties, source_properties, transaction_properties,
     },
+    overrides::{is_secret, without_logins},
 };
 
 /// Something that a consumer said while its events were served.

@@ -6,7 +6,7 @@ use crate::{
     clock::Instant,
     kafka::{
         client::{ClientError, ErrorKind, Trouble},
-        options::without_logins,
+        overrides::without_logins,
     },
 };
 
