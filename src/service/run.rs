@@ -240,36 +240,24 @@ fn tell(session: &Session<'_>, summary: &Summary) -> Outcome {
 }
 
 fn outcome(report: &RunReport, until_end: bool) -> Outcome {
-    match report.ending {
+    let comes_again = "what is not committed comes again with the next run";
+    let why = match report.ending {
         Ending::Exhausted => return Ok(()),
-        Ending::Drained => {}
-        Ending::Stopped { open_trees: 0 } => {
-            tracing::warn!("stopped with nothing in flight: what is not committed comes again with the next run");
-        }
+        Ending::Drained => return stopped(until_end),
         Ending::Stopped { open_trees } => {
-            tracing::warn!(open_trees, "stopped at once: what is not committed comes again with the next run");
+            let how = if open_trees == 0 { "with nothing in flight" } else { "at once" };
+            tracing::warn!(open_trees, "stopped {how}: {comes_again}");
+            return stopped(until_end);
         }
         Ending::CutShort { open_trees } => {
-            let sentence = format!(
-                "a part was lost with {open_trees} trees open while the run drained: what was not committed comes again \
-                 with the next run"
-            );
-            return Err(Failure::new(Cause::Unfinished, sentence));
+            format!("a part was lost with {open_trees} trees open while the run drained")
         }
         Ending::DrainTimedOut { open_trees: 0 } => {
-            let sentence = "the drain timeout passed before the brokers had acknowledged all outputs: what was not committed \
-                            comes again with the next run";
-            return Err(Failure::new(Cause::Unfinished, sentence));
+            "the drain timeout passed before the brokers had acknowledged all outputs".to_owned()
         }
-        Ending::DrainTimedOut { open_trees } => {
-            let sentence = format!(
-                "the drain timeout passed with {open_trees} trees open: what was not committed comes again with the next \
-                 run"
-            );
-            return Err(Failure::new(Cause::Unfinished, sentence));
-        }
-    }
-    stopped(until_end)
+        Ending::DrainTimedOut { open_trees } => format!("the drain timeout passed with {open_trees} trees open"),
+    };
+    Err(Failure::new(Cause::Unfinished, format!("{why}: {comes_again}")))
 }
 
 /// Whoever asked for a topic to its end must not take a part of it for the whole.

@@ -13,7 +13,7 @@ use rdkafka::{
 use super::lookup::Lookup;
 use crate::kafka::{
     client::{ClientError, Committed, ErrorKind, NextOffset, TopicPartition, Watermarks},
-    librdkafka::{native::committed_metadata, shared::call_error, subscription::Subscription},
+    librdkafka::{offsets, shared::call_error, subscription::Subscription},
     options::{Connection, group_properties},
 };
 
@@ -98,22 +98,8 @@ impl GroupAdmin {
     /// # Errors
     /// No broker answers, access is denied.
     pub fn committed(&self, partitions: &[TopicPartition]) -> Result<Vec<Option<Committed>>, ClientError> {
-        if partitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let what = format!("committed offsets of group {:?}", self.group);
-        let list = self.list(partitions.iter().map(|partition| (partition, Place::Invalid)))?;
-        let found = self.lookup.consumer().committed_offsets(list, self.lookup.max_wait());
-        let list = self.lookup.answer(found.map_err(|error| self.failed(&error, &what)))?;
-        let (elements, metadata) = (list.elements(), committed_metadata(&list));
-        let committed = elements.iter().zip(metadata).map(|(element, metadata)| {
-            element.error().map_err(|error| self.failed(&error, &what))?;
-            Ok(match element.offset() {
-                Place::Offset(next) => Some(Committed { next: NextOffset(next), metadata }),
-                _ => None,
-            })
-        });
-        committed.collect()
+        let (consumer, max_wait) = (self.lookup.consumer(), self.lookup.max_wait());
+        self.lookup.answer(offsets::committed(consumer, &self.group, partitions, max_wait, self.lookup.brokers()))
     }
 
     /// The first record of each of these partitions that is not older than `millis` since 1970, in their order; `None`
@@ -126,7 +112,8 @@ impl GroupAdmin {
         partitions: &[TopicPartition],
         millis: i64,
     ) -> Result<Vec<Option<NextOffset>>, ClientError> {
-        let list = self.list(partitions.iter().map(|partition| (partition, Place::Offset(millis))))?;
+        let places = partitions.iter().map(|partition| (partition, Place::Offset(millis)));
+        let list = offsets::list_of(places, self.lookup.brokers())?;
         let what = "offsets by time";
         let found = self.lookup.consumer().offsets_for_times(list, self.lookup.max_wait());
         let list = self.lookup.answer(found.map_err(|error| self.failed(&error, what)))?;
@@ -170,18 +157,6 @@ impl GroupAdmin {
         self.lookup.consumer().group_metadata().ok_or_else(|| {
             ClientError::new(ErrorKind::Other, format!("the client does not know its group {:?}", self.group))
         })
-    }
-
-    fn list<'a>(
-        &self,
-        partitions: impl Iterator<Item = (&'a TopicPartition, Place)>,
-    ) -> Result<TopicPartitionList, ClientError> {
-        let mut list = TopicPartitionList::new();
-        for (partition, place) in partitions {
-            list.add_partition_offset(&partition.topic, partition.partition, place)
-                .map_err(|error| self.failed(&error, &format!("partition {partition}")))?;
-        }
-        Ok(list)
     }
 
     fn failed(&self, error: &KafkaError, what: &str) -> ClientError {

@@ -11,9 +11,10 @@ use rdkafka::{
 };
 
 use crate::kafka::{
-    client::{ClientError, ErrorKind, NextOffset, TopicPartition, Watermarks},
+    client::{ClientError, ErrorKind, TopicPartition, Watermarks},
     librdkafka::{
-        shared::{Context, Happening, call_error, config, creation_error, kind_of, metadata, native, partition_count},
+        offsets,
+        shared::{Context, Happening, config, creation_error, kind_of, metadata, native, partition_count},
         trouble::connection_error,
     },
     options::Properties,
@@ -91,11 +92,7 @@ impl Lookup {
         let name: Arc<str> = topic.into();
         let ends = |n| {
             let partition = TopicPartition { topic: Arc::clone(&name), partition: n };
-            let (low, high) = self
-                .consumer
-                .fetch_watermarks(topic, n, self.max_wait)
-                .map_err(|error| call_error(&error, &format!("ends of partition {partition}"), &self.brokers))?;
-            Ok(Watermarks { partition, low: NextOffset(low), high: NextOffset(high) })
+            offsets::watermarks(&self.consumer, partition, self.max_wait, &self.brokers)
         };
         self.answer((0..count).map(ends).collect())
     }

@@ -1,6 +1,6 @@
 //! The clients of the ports over librdkafka.
 //!
-//! Files in reading order: `native` (its batch calls: the one place with `unsafe`), `shared` (what its clients share),
+//! Files in reading order: `native` (its batch calls: the one place with `unsafe`), `shared` (what its clients share), `offsets` (what any consumer may ask),
 //! `trouble` (its errors in words, each said once), `intake` (from records to blocks), `commits` (one at a time, fenced),
 //! `subscription`, `unowned` (partitions that the group has left to nobody), `source`; `unheard` (outputs that nobody
 //! acknowledges), `sink`; `topics`, `transactions`, `scan` and `changelog` (the clients of a changelog); `version`.
@@ -9,6 +9,7 @@ mod changelog;
 mod commits;
 pub(super) mod intake;
 pub(super) mod native;
+pub(super) mod offsets;
 mod scan;
 pub(super) mod shared;
 mod sink;

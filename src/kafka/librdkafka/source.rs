@@ -17,12 +17,13 @@ use rdkafka::{
 
 use self::{
     group::Wish,
-    lists::{commit_list, is_about, list_of, place, stray},
+    lists::{commit_list, is_about, place, stray},
 };
 use super::{
     commits::{Assignments, Commits, Next},
     intake::Intake,
     native::{CommitQueue, RecordQueue},
+    offsets,
     shared::{Context, Happening, call_error, code_of, config, creation_error, kind_of, native, sentence},
     subscription::Subscription,
     trouble::{TroubleWatch, connection_error},
@@ -252,7 +253,7 @@ impl RdkafkaSource {
     /// Those of `partitions` that are assigned.
     fn assigned_of(&self, partitions: &[TopicPartition]) -> Result<TopicPartitionList, ClientError> {
         let ours = partitions.iter().filter(|partition| self.intake.epoch(partition).is_some());
-        list_of(ours.map(|partition| (partition, Place::Invalid)), self.brokers())
+        offsets::list_of(ours.map(|partition| (partition, Place::Invalid)), self.brokers())
     }
 
     fn forward_again(&mut self) {
@@ -351,7 +352,7 @@ impl SourceClient for RdkafkaSource {
     }
 
     fn seek(&mut self, partition: &TopicPartition, to: Position, max_wait: Duration) -> Result<(), ClientError> {
-        let list = list_of([(partition, place(to))], self.brokers())?;
+        let list = offsets::list_of([(partition, place(to))], self.brokers())?;
         let done = self.consumer.seek_partitions(list, max_wait);
         let done = done.and_then(|list| list.elements().iter().try_for_each(|element| element.error()));
         match done {
@@ -385,11 +386,7 @@ impl SourceClient for RdkafkaSource {
     ) -> Result<Vec<Watermarks>, ClientError> {
         let until = self.clock.now() + max_wait;
         let each = partitions.iter().map(|partition| {
-            let (low, high) = self
-                .consumer
-                .fetch_watermarks(&partition.topic, partition.partition, until - self.clock.now())
-                .map_err(|error| call_error(&error, &format!("ends of partition {partition}"), self.brokers()))?;
-            Ok(Watermarks { partition: partition.clone(), low: NextOffset(low), high: NextOffset(high) })
+            offsets::watermarks(&self.consumer, partition.clone(), until - self.clock.now(), self.brokers())
         });
         let all: Result<Vec<_>, ClientError> = each.collect();
         all.map_err(|error| self.explain(error))

@@ -18,8 +18,6 @@ pub(super) struct Others {
     start: Start,
     /// Of every partition of the topics, as it was first seen.
     seen: BTreeMap<TopicPartition, Watermarks>,
-    /// The group has given partitions, if only none, and nothing has changed since.
-    settled: bool,
     done: bool,
     ask_at: Instant,
 }
@@ -27,7 +25,7 @@ pub(super) struct Others {
 impl Others {
     /// Nothing is known yet. `start`: where a new group begins.
     pub(super) const fn new(start: Start) -> Self {
-        Self { start, seen: BTreeMap::new(), settled: false, done: false, ask_at: Instant::ZERO }
+        Self { start, seen: BTreeMap::new(), done: false, ask_at: Instant::ZERO }
     }
 
     /// A partition was looked at; only the first look counts.
@@ -46,8 +44,8 @@ impl Others {
     }
 
     /// The group has given partitions, or taken some: all is to be asked anew.
-    pub(super) fn change(&mut self, given: bool) {
-        (self.settled, self.done, self.ask_at) = (given, false, Instant::ZERO);
+    pub(super) fn change(&mut self) {
+        (self.done, self.ask_at) = (false, Instant::ZERO);
     }
 
     /// The partitions of which it is time to ask how far they are committed: those that are not held here. `None`: it is
@@ -57,8 +55,8 @@ impl Others {
         is_held: impl Fn(&TopicPartition) -> bool,
         now: Instant,
     ) -> Option<Vec<TopicPartition>> {
-        // Topics without partitions are such as the client has not heard of yet.
-        let due = self.settled && !self.done && !self.seen.is_empty() && now >= self.ask_at;
+        // Before the group has given any, if only none, nothing is seen.
+        let due = !self.seen.is_empty() && !self.done && now >= self.ask_at;
         due.then(|| self.seen.keys().filter(|partition| !is_held(partition)).cloned().collect())
     }
 
@@ -97,7 +95,7 @@ mod tests {
         for (partition, low, high) in [(0, 2, 5), (1, 7, 7)] {
             others.see(Watermarks { partition: tp(partition), low: NextOffset(low), high: NextOffset(high) });
         }
-        others.change(true);
+        others.change();
         others
     }
 
@@ -106,7 +104,7 @@ mod tests {
         let mut others = others(Start::Earliest);
         assert_eq!(others.to_ask(|p| *p == tp(0), S(0)), Some(vec![tp(1)]));
         assert!(others.hear(&[(tp(1), None)], S(0)), "there is nothing in it");
-        others.change(true);
+        others.change();
         assert_eq!(others.to_ask(|_| false, S(0)), Some(vec![tp(0), tp(1)]));
         assert!(!others.hear(&[(tp(0), None), (tp(1), None)], S(0)));
         assert_eq!(others.to_ask(|_| false, S(0)), None, "it is asked every second");
@@ -120,9 +118,8 @@ mod tests {
     fn after_a_change_all_is_asked_anew() {
         let mut others = others(Start::Earliest);
         assert!(others.hear(&[], S(0)));
-        others.change(false);
-        assert_eq!(others.to_ask(|_| false, S(9)), None, "the group has not given anything yet");
-        others.change(true);
+        assert_eq!(others.to_ask(|_| false, S(9)), None);
+        others.change();
         assert!(others.to_ask(|_| false, S(9)).is_some());
     }
 
@@ -136,7 +133,8 @@ mod tests {
     #[test]
     fn of_topics_that_nobody_has_looked_at_nothing_is_known() {
         let mut others = Others::new(Start::Earliest);
-        others.change(true);
+        assert_eq!(others.to_ask(|_| false, S(9)), None, "the group has not given anything yet");
+        others.change();
         assert_eq!(others.to_ask(|_| false, S(9)), None);
     }
 

@@ -248,7 +248,7 @@ impl Poller {
     fn leave(&mut self, partitions: &[TopicPartition], event: RebalanceEvent) {
         self.metrics.rebalances(event).add(1);
         self.held.retain(|partition, _| !partitions.contains(partition));
-        self.others.iter_mut().for_each(|others| others.change(true));
+        self.others.iter_mut().for_each(|others| others.change());
         self.metrics.readiness().set_assigned(!self.held.is_empty());
         tracing::info!(partitions = partitions.len(), held = self.held.len(), "partitions {}", event.label());
     }
@@ -262,7 +262,7 @@ impl Poller {
         };
         if let Some(others) = &mut self.others {
             found.iter().cloned().for_each(|watermarks| others.see(watermarks));
-            others.change(true);
+            others.change();
         }
         let start = |p: &AssignedPartition| {
             let watermarks = found.iter().find(|w| w.partition == p.partition);

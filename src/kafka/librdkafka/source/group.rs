@@ -11,14 +11,14 @@ use rdkafka::{
 
 use super::{
     RdkafkaSource,
-    lists::{list_of, misuse, place},
+    lists::{misuse, place},
 };
 use crate::kafka::{
     client::{
-        AssignedPartition, AssignmentEpoch, ClientError, Committed, ErrorKind, NextOffset, Position, SourceClient as _,
+        AssignedPartition, AssignmentEpoch, ClientError, Committed, ErrorKind, Position, SourceClient as _,
         SourceEvent, TopicPartition,
     },
-    librdkafka::{native::committed_metadata, shared::call_error, unowned::unowned},
+    librdkafka::{offsets, shared::call_error, unowned::unowned},
 };
 
 /// How long one attempt to ask for committed offsets may take; it is repeated at the next poll.
@@ -79,25 +79,7 @@ impl RdkafkaSource {
         partitions: &[TopicPartition],
         max_wait: Duration,
     ) -> Result<Vec<Option<Committed>>, ClientError> {
-        if partitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let list = list_of(partitions.iter().map(|p| (p, Place::Invalid)), self.brokers())?;
-        let what = format!("committed offsets of group {:?}", self.options.group);
-        let failed = |error: &KafkaError| call_error(error, &what, self.brokers());
-        let list = self.consumer.committed_offsets(list, max_wait).map_err(|error| failed(&error))?;
-        let metadata = committed_metadata(&list);
-        list.elements()
-            .iter()
-            .zip(metadata)
-            .map(|(element, metadata)| {
-                element.error().map_err(|error| failed(&error))?;
-                Ok(match element.offset() {
-                    Place::Offset(next) => Some(Committed { next: NextOffset(next), metadata }),
-                    _ => None,
-                })
-            })
-            .collect()
+        offsets::committed(&self.consumer, &self.options.group, partitions, max_wait, self.brokers())
     }
 
     /// Whether the group has no committed offset for any partition of its topics.
@@ -173,7 +155,7 @@ impl RdkafkaSource {
         partitions.iter().for_each(|partition| self.intake.remove(partition));
         let done = match self.consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => {
-                let list = list_of(partitions.iter().map(|p| (p, Place::Invalid)), self.brokers())?;
+                let list = offsets::list_of(partitions.iter().map(|p| (p, Place::Invalid)), self.brokers())?;
                 self.consumer.incremental_unassign(&list)
             }
             RebalanceProtocol::Eager | RebalanceProtocol::None => self.consumer.unassign(),
@@ -183,7 +165,7 @@ impl RdkafkaSource {
 
     /// Tells the client which partitions to read.
     fn give<'a>(&self, partitions: impl Iterator<Item = (&'a TopicPartition, Place)>) -> Result<(), ClientError> {
-        let list = list_of(partitions, self.brokers())?;
+        let list = offsets::list_of(partitions, self.brokers())?;
         let done = match self.consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => self.consumer.incremental_assign(&list),
             RebalanceProtocol::Eager | RebalanceProtocol::None => self.consumer.assign(&list),

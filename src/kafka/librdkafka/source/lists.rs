@@ -12,7 +12,7 @@ use crate::kafka::{
         ClientError, Commit, ErrorKind, NextOffset, Offset, Position, RecordBlock, SourceEvent, TopicPartition,
         record::{NO_TIMESTAMP, push_header},
     },
-    librdkafka::{intake::Intake, shared::call_error},
+    librdkafka::intake::Intake,
 };
 
 pub(super) fn misuse(what: &str) -> ClientError {
@@ -41,18 +41,6 @@ pub(super) const fn place(position: Position) -> Place {
         Position::End => Place::End,
         Position::At(NextOffset(next)) => Place::Offset(next),
     }
-}
-
-pub(super) fn list_of<'a>(
-    partitions: impl IntoIterator<Item = (&'a TopicPartition, Place)>,
-    brokers: &str,
-) -> Result<TopicPartitionList, ClientError> {
-    let mut list = TopicPartitionList::new();
-    for (partition, place) in partitions {
-        list.add_partition_offset(&partition.topic, partition.partition, place)
-            .map_err(|error| call_error(&error, &format!("partition {partition}"), brokers))?;
-    }
-    Ok(list)
 }
 
 pub(super) fn commit_list(values: &[Commit]) -> Result<TopicPartitionList, KafkaError> {
