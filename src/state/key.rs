@@ -13,8 +13,16 @@ pub trait KeyPart: 'static {
     /// The part's type.
     const TYPE: PartType;
 
+    /// Appends the bytes of a value.
+    fn write(value: Self::Ref<'_>, out: &mut Vec<u8>);
+
     /// The bytes of a value, in `scratch` only if the value is not its own bytes.
-    fn bytes<'s, 'k: 's>(value: Self::Ref<'k>, scratch: &'s mut Vec<u8>) -> &'s [u8];
+    #[inline]
+    fn bytes<'s, 'k: 's>(value: Self::Ref<'k>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
+        scratch.clear();
+        Self::write(value, scratch);
+        scratch
+    }
 
     /// Reads a value.
     ///
@@ -28,6 +36,11 @@ macro_rules! part {
         impl KeyPart for $scalar {
             type Ref<'a> = <$scalar as Scalar>::Ref<'a>;
             const TYPE: PartType = PartType { scalar: <$scalar as Scalar>::TYPE, optional: false };
+
+            #[inline]
+            fn write(value: Self::Ref<'_>, out: &mut Vec<u8>) {
+                <$scalar as Scalar>::write(value, out);
+            }
 
             #[inline]
             fn bytes<'s, 'k: 's>(value: Self::Ref<'k>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
@@ -49,8 +62,8 @@ impl KeyPart for f64 {
     type Ref<'a> = f64;
     const TYPE: PartType = PartType { scalar: <f64 as Scalar>::TYPE, optional: false };
 
-    fn bytes<'s, 'k: 's>(value: f64, scratch: &'s mut Vec<u8>) -> &'s [u8] {
-        <f64 as Scalar>::bytes(value + 0.0, scratch)
+    fn write(value: f64, out: &mut Vec<u8>) {
+        <f64 as Scalar>::write(value + 0.0, out);
     }
 
     fn read(bytes: &[u8]) -> Result<f64, DecodeError> {
@@ -62,13 +75,11 @@ impl<P: KeyPart + Scalar> KeyPart for Option<P> {
     type Ref<'a> = Option<<P as KeyPart>::Ref<'a>>;
     const TYPE: PartType = PartType { scalar: <P as Scalar>::TYPE, optional: true };
 
-    fn bytes<'s, 'k: 's>(value: Self::Ref<'k>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
-        let mut inner = Vec::new();
-        let bytes = value.map(|value| <P as KeyPart>::bytes(value, &mut inner));
-        scratch.clear();
-        scratch.push(value.is_some().into());
-        scratch.extend_from_slice(bytes.unwrap_or_default());
-        scratch
+    fn write(value: Self::Ref<'_>, out: &mut Vec<u8>) {
+        out.push(value.is_some().into());
+        if let Some(value) = value {
+            <P as KeyPart>::write(value, out);
+        }
     }
 
     fn read(bytes: &[u8]) -> Result<Self::Ref<'_>, DecodeError> {
@@ -125,12 +136,6 @@ fn write_part<P: KeyPart>(value: P::Ref<'_>, out: &mut Vec<u8>) {
     end(out);
 }
 
-/// Appends the last part.
-fn write_last<P: KeyPart>(value: P::Ref<'_>, out: &mut Vec<u8>) {
-    let mut part = Vec::new();
-    out.extend_from_slice(P::bytes(value, &mut part));
-}
-
 impl<A: KeyPart, B: KeyPart> StateKey for (A, B) {
     type Ref<'a> = (A::Ref<'a>, B::Ref<'a>);
 
@@ -141,7 +146,7 @@ impl<A: KeyPart, B: KeyPart> StateKey for (A, B) {
     fn encode<'s, 'k: 's>((a, b): Self::Ref<'k>, scratch: &'s mut Vec<u8>) -> &'s [u8] {
         scratch.clear();
         write_part::<A>(a, scratch);
-        write_last::<B>(b, scratch);
+        B::write(b, scratch);
         scratch
     }
 
@@ -163,7 +168,7 @@ impl<A: KeyPart, B: KeyPart, C: KeyPart> StateKey for (A, B, C) {
         scratch.clear();
         write_part::<A>(a, scratch);
         write_part::<B>(b, scratch);
-        write_last::<C>(c, scratch);
+        C::write(c, scratch);
         scratch
     }
 

@@ -72,6 +72,9 @@ impl MemoryStore {
         }
         let Self { table, entries, blobs, .. } = self;
         let hash_of = |at: &u32| entries.get(*at as usize).map_or(0, |entry| spread(entry.hash(blobs)));
+        if table.len() == table.capacity() && table.len() < SMALL {
+            table.reserve(2 * table.len() + 1, hash_of);
+        }
         table.insert_unique(spread(key.hash()), at, hash_of);
         Ok(at)
     }
@@ -252,6 +255,9 @@ impl Store for MemoryStore {
         self.table.len() - deleted.count()
     }
 }
+
+/// A table of fewer entries grows fourfold: each growth asks every entry for its hash again, and the room costs little.
+const SMALL: usize = 1 << 14;
 
 /// 32 bits of hash over 64: the table takes its place from the low ones and its tag from the top seven. The low bits
 /// of the hash itself are alike within a task, for they name the key group.

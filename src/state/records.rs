@@ -101,7 +101,7 @@ pub struct FormatRecord {
 }
 
 /// A record with its version.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Versioned<T> {
     version: u32,
     #[serde(flatten)]
@@ -126,8 +126,8 @@ fn decode<T: DeserializeOwned>(record: &'static str, bytes: &[u8]) -> Result<T, 
     if version > VERSION {
         return Err(RecordError::Newer { record, version });
     }
-    let read: Versioned<T> = serde_json::from_slice(bytes).map_err(unreadable)?;
-    Ok(read.record)
+    // Its version is one more field that it does not know: read as a part of it, the rest would be kept and read again.
+    serde_json::from_slice(bytes).map_err(unreadable)
 }
 
 impl FormatRecord {
