@@ -3,7 +3,7 @@
 //! after it, waits.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     mem,
 };
 
@@ -17,8 +17,8 @@ use super::{
     records::Records,
 };
 
-/// The last offset of each key.
-type Latest = BTreeMap<Vec<u8>, i64>;
+/// The last offset of each key. It is only looked into, so its order is nobody's concern.
+type Latest = HashMap<Vec<u8>, i64>;
 
 /// One run over a partition.
 struct Run<'a> {
@@ -106,8 +106,10 @@ impl Partition {
             };
             for record in Records::new(&unpacked).filter_map(Result::ok) {
                 let offset = batch.header.base_offset + i64::from(record.offset_delta);
-                if let Some(key) = record.key {
-                    latest.insert(key.to_vec(), offset);
+                let Some(key) = record.key else { continue };
+                match latest.get_mut(key) {
+                    Some(last) => *last = offset,
+                    None => drop(latest.insert(key.to_vec(), offset)),
                 }
             }
         }
