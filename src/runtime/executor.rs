@@ -156,8 +156,10 @@ impl Executor {
         let mut worked = self.take_acks(now)? | self.ask_spouts(now)? | worked;
         worked |= self.take_batches();
         worked |= self.run_queue(now)?;
-        worked |= self.run_spouts(now)?;
-        worked |= self.run_queue(now)?;
+        if self.run_spouts(now)? {
+            worked = true;
+            self.run_queue(now)?;
+        }
         worked |= self.tell_ended(now)?;
         worked |= self.tick(now)?;
         if self.own.is_fenced() {
@@ -185,16 +187,29 @@ impl Executor {
     }
 
     fn end_step(&mut self, worked: bool) {
-        let queued = self.state.queue.iter().map(|b| b.born);
-        let waiting = self.tasks.iter().flat_map(|t| &t.waiting).map(|b| b.born);
-        let lanes = self.tasks.iter().filter_map(|t| t.output.oldest_lane());
-        let rings = self.incoming.iter().filter_map(Incoming::oldest);
-        let unsent = self.outgoing.iter().flatten().filter_map(Outgoing::oldest);
-        let oldest = queued.chain(waiting).chain(lanes).chain(rings).chain(unsent).min();
+        let oldest = self.oldest_waiting();
         let busy = worked || oldest.is_some() || self.outgoing.iter().flatten().any(Outgoing::has_pending);
         let vitals = &self.own;
         vitals.live.store(self.trees.ledger().live(), Ordering::Relaxed);
         vitals.end_step(oldest, !busy);
+    }
+
+    /// When the oldest tuple was emitted that waits here: asked for in every step, so in plain loops.
+    fn oldest_waiting(&self) -> Option<Instant> {
+        let mut oldest = None;
+        let mut note = |born: Option<Instant>| {
+            if oldest.is_none_or(|oldest| born.is_some_and(|born| born < oldest)) {
+                oldest = born;
+            }
+        };
+        self.state.queue.iter().for_each(|batch| note(Some(batch.born)));
+        for task in &self.tasks {
+            task.waiting.iter().for_each(|batch| note(Some(batch.born)));
+            note(task.output.oldest_lane());
+        }
+        self.incoming.iter().for_each(|link| note(link.oldest()));
+        self.outgoing.iter().flatten().for_each(|link| note(link.oldest()));
+        oldest
     }
 
     fn take_commands(&mut self, now: Instant) -> Result<bool, EngineError> {
@@ -273,6 +288,7 @@ impl Executor {
     }
 
     /// Works on a batch, unless it is for a sink that cannot take it now: then it waits in front of it.
+    #[inline]
     fn run_batch(&mut self, index: usize, batch: Batch, now: Instant) -> Result<(), EngineError> {
         let Some(task) = self.tasks.get_mut(index) else { return Ok(()) };
         if let Kind::Sink(sink) = &mut task.kind
@@ -302,6 +318,7 @@ impl Executor {
         Ok(any)
     }
 
+    #[inline]
     fn call_task(&mut self, index: usize, batch: Batch, now: Instant) -> Result<(), EngineError> {
         self.lend_spare(index);
         let Some(task) = self.tasks.get_mut(index) else { return Ok(()) };
@@ -360,6 +377,9 @@ impl Executor {
         let mut any = false;
         let tasks = if self.state.active && !blocked { self.tasks.len() } else { 0 };
         for index in 0..tasks {
+            if !self.tasks.get(index).is_some_and(|task| matches!(task.kind, Kind::Spout(_))) {
+                continue;
+            }
             self.lend_spare(index);
             let emitted = self.run_spout(index, now)?;
             if emitted {

@@ -154,12 +154,16 @@ impl SteppedRun {
         true
     }
 
-    /// Whether a part was called since it last asked, as a thread is woken from its sleep.
-    #[must_use]
-    pub fn was_called(&self, part: usize) -> bool {
-        let State::Running(running) = &self.state else { return false };
-        let executor = part.checked_sub(running.companions.len());
-        executor.and_then(|at| running.conductor.control.beds.get(at)).is_some_and(super::wake::Bed::was_called)
+    /// The parts that were called since this was asked last, as threads are woken from their sleep.
+    pub fn called(&self) -> impl Iterator<Item = usize> {
+        let running = match &self.state {
+            State::Running(running) => Some(running),
+            State::Resting(_) | State::Over(_) => None,
+        };
+        running.into_iter().flat_map(|running| {
+            let beds = running.conductor.control.beds.iter().zip(running.companions.len()..);
+            beds.filter(|(bed, _)| bed.was_called()).map(|(_, part)| part)
+        })
     }
 
     /// Steps a part. When it wants to be stepped again, unless it is called before: `now` if there may be more to do at once.

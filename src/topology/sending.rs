@@ -23,8 +23,13 @@ impl Output {
 
     /// When the oldest tuple was emitted that is not in a sealed batch.
     pub(crate) fn oldest_lane(&self) -> Option<Instant> {
-        let lanes = self.streams.iter().flat_map(|s| &s.readers).flat_map(|r| &r.lanes);
-        lanes.filter_map(|lane| lane.born()).min()
+        let mut oldest: Option<Instant> = None;
+        for readers in self.streams.iter().map(|stream| &stream.readers) {
+            for lane in readers.iter().flat_map(|reader| &reader.lanes) {
+                oldest = lane.born().map(|born| oldest.map_or(born, |oldest| oldest.min(born))).or(oldest);
+            }
+        }
+        oldest
     }
 
     /// Batches to send, oldest first.

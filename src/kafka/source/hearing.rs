@@ -29,7 +29,7 @@ impl KafkaSpout {
             orders.pump();
         }
         self.hear_changes();
-        while self.wants_records() {
+        while self.has_records() && self.wants_records() {
             let Some(records) = &mut self.records else { return };
             let Some(item) = self.early.take().or_else(|| records.pop().ok()) else { return };
             // What has changed before the poller sent this has changed here too.
@@ -48,6 +48,11 @@ impl KafkaSpout {
         while let Some(Ok(change)) = self.changes.as_mut().map(rtrb::Consumer::pop) {
             self.hear(change);
         }
+    }
+
+    /// Asked first: whether records are wanted takes a look at every partition.
+    fn has_records(&self) -> bool {
+        self.early.is_some() || self.records.as_ref().is_some_and(|records| !records.is_empty())
     }
 
     fn wants_records(&self) -> bool {
