@@ -18,7 +18,7 @@ use super::{
     pipeline::{COUNTS, GROUP, LINES, REMEMBER, SEEN, WORDS},
     process::Told,
     view::{Committed, committed, delete_records, end, partitions, read_on},
-    words::{Lineages, WORDS_OF_A_LINE, Word, lineage},
+    words::{Counts, Lineages, WORDS_OF_A_LINE, Word, lineage},
 };
 use crate::{
     clock::Instant,
@@ -65,7 +65,7 @@ pub(super) struct Oracle {
     arrivals: u64,
     /// Words as they are remembered, and how often each is counted.
     remembered: Lineages,
-    counts: BTreeMap<Word, u64>,
+    counts: Counts,
     /// What the broker has committed of each partition, when the request for it was sent, and the highest that it had.
     at_broker: BTreeMap<i32, Committed>,
     sent: BTreeMap<i32, Instant>,
@@ -81,8 +81,8 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// `late`: requests of one connection may come after those of a later one.
-    pub(super) fn new(network: Network, stores: bool, late: bool) -> Self {
+    /// `records`: the most that will be fed. `late`: requests of one connection may come after those of a later one.
+    pub(super) fn new(network: Network, records: u32, stores: bool, late: bool) -> Self {
         let of = ChangelogOptions::new("", GROUP, "0", std::time::Duration::ZERO);
         Self {
             network,
@@ -92,10 +92,10 @@ impl Oracle {
             words: Cursor::new(WORDS.to_owned()),
             seen_topic: Cursor::new(of.topic(REMEMBER, SEEN)),
             counts_topic: Cursor::new(of.topic(REMEMBER, COUNTS)),
-            arrived: Lineages::default(),
+            arrived: Lineages::of_records(records),
             arrivals: 0,
-            remembered: Lineages::default(),
-            counts: BTreeMap::new(),
+            remembered: Lineages::of_records(if stores { records } else { 0 }),
+            counts: Counts::default(),
             at_broker: BTreeMap::new(),
             sent: BTreeMap::new(),
             highest: BTreeMap::new(),
@@ -173,7 +173,7 @@ impl Oracle {
     /// What counts are too high by.
     fn counted_again(&self) -> u64 {
         let lineages = |word: Word| self.remembered.of(word) as u64;
-        self.counts.iter().map(|(word, count)| count.saturating_sub(lineages(*word))).sum()
+        self.words().map(|word| self.counts.of(word).saturating_sub(lineages(word))).sum()
     }
 
     /// Whether everything that was fed is committed.
@@ -181,6 +181,11 @@ impl Oracle {
         self.fed.iter().all(|(partition, records)| {
             self.highest.get(partition).is_some_and(|next| *next >= i64::try_from(records.len()).unwrap_or(0))
         })
+    }
+
+    /// Every word that may have come.
+    fn words(&self) -> impl Iterator<Item = Word> + use<> {
+        Word::common().chain((0..self.records).map(Word::own))
     }
 
     fn read_words(&mut self) -> Result<(), String> {
@@ -220,7 +225,7 @@ impl Oracle {
                 let count = <u64 as StateValue>::decode(record.value.unwrap_or_default());
                 let (Ok(text), Ok(count)) = (text, count) else { return };
                 match Word::read(text.as_bytes(), records) {
-                    Some(word) => drop(counts.insert(word, count)),
+                    Some(word) => counts.set(word, count),
                     None => wrong = Some(unfed(text.as_bytes(), "is counted")),
                 }
             }
@@ -294,8 +299,7 @@ impl Oracle {
 
     /// Records whose own word was counted more than once.
     fn repeated(&self) -> u64 {
-        (0..self.records).filter(|record| self.counts.get(&Word::own(*record)).is_some_and(|count| *count > 1)).count()
-            as u64
+        (0..self.records).filter(|record| self.counts.of(Word::own(*record)) > 1).count() as u64
     }
 
     /// Whether the processes have told the truth about what was repeated. `counted`: by them, if they know of everything.
@@ -328,8 +332,8 @@ impl Oracle {
         if self.stores {
             self.read_changelog()?;
             complete((self.records, &self.deleted), &self.remembered, ("is not remembered", "is remembered"))?;
-            for word in Word::common().chain((0..self.records).map(Word::own)) {
-                let (count, lineages) = (self.counts.get(&word).copied().unwrap_or(0), self.remembered.of(word));
+            for word in self.words() {
+                let (count, lineages) = (self.counts.of(word), self.remembered.of(word));
                 if count < lineages as u64 {
                     return Err(format!("{word} is counted {count} times, and it came {lineages} times"));
                 }

@@ -96,6 +96,8 @@ pub(super) struct Process {
     due: Vec<Instant>,
     /// The first of them, and whose it is.
     first: (Instant, usize),
+    /// Whether its last step has done anything.
+    pub(super) worked: bool,
     /// It stands still until then.
     pub(super) paused_until: Instant,
     dice: Dice,
@@ -116,12 +118,12 @@ impl Process {
         }
         let due = vec![setting.clock.now()];
         let first = (setting.clock.now(), 0);
-        Some(Self { number, host, mischief, run, due, first, paused_until: Instant::ZERO, dice })
+        Some(Self { number, host, mischief, run, due, first, worked: true, paused_until: Instant::ZERO, dice })
     }
 
     /// Notes which part is due first; of several the one with the lowest number.
     fn order(&mut self) {
-        let first = self.due.iter().copied().zip(0..).min();
+        let first = self.due.iter().copied().zip(0..).min_by_key(|(due, _)| *due);
         self.first = first.unwrap_or((Instant::FAR_FUTURE, 0));
     }
 
@@ -133,7 +135,7 @@ impl Process {
     /// Something has come for its clients.
     pub(super) fn call(&mut self, now: Instant) {
         for due in &mut self.due {
-            *due = (*due).min(now + Duration::from_micros(self.dice.between(CALLED_US.0, CALLED_US.1)));
+            call(due, &mut self.dice, now);
         }
         self.order();
     }
@@ -143,6 +145,7 @@ impl Process {
         let part = self.first.1;
         let parts = self.run.parts();
         let next = self.run.step(part, now);
+        self.worked = next <= now;
         if self.host.is_dead() {
             return Fate::Killed;
         }
@@ -155,39 +158,32 @@ impl Process {
             self.order();
             return Fate::Alive;
         }
-        let worked = next <= now;
         let again = Duration::from_micros(self.dice.between(AGAIN_US.0, AGAIN_US.1));
-        let next = if worked { now + again } else { next.max(now + SHORTEST_IDLE) };
+        let next = if self.worked { now + again } else { next.max(now + SHORTEST_IDLE) };
         if let Some(due) = self.due.get_mut(part) {
             *due = next;
         }
-        self.pass_on(part, worked, now);
+        self.pass_on(part, now);
         self.order();
         Fate::Alive
     }
 
     /// Wakes those parts that another one has brought something for.
-    fn pass_on(&mut self, from: usize, worked: bool, now: Instant) {
-        let last = self.due.len() - 1;
-        let mut any = worked;
-        for part in 0..=last {
-            if self.run.was_called(part) {
-                any = true;
-                self.call_part(part, now);
+    fn pass_on(&mut self, from: usize, now: Instant) {
+        let mut any = self.worked;
+        for part in self.run.called() {
+            any = true;
+            if let Some(due) = self.due.get_mut(part) {
+                call(due, &mut self.dice, now);
             }
         }
         if any {
             // What an executor orders of a companion, or reports to the supervisor, wakes nobody by itself.
-            for part in (0..=last).filter(|part| *part != from) {
-                self.call_part(part, now);
+            for (part, due) in self.due.iter_mut().enumerate() {
+                if part != from {
+                    call(due, &mut self.dice, now);
+                }
             }
-        }
-    }
-
-    fn call_part(&mut self, part: usize, now: Instant) {
-        let soon = now + Duration::from_micros(self.dice.between(CALLED_US.0, CALLED_US.1));
-        if let Some(due) = self.due.get_mut(part) {
-            *due = (*due).min(soon);
         }
     }
 
@@ -247,4 +243,9 @@ impl Process {
     pub(super) fn report(&self) -> RunReport {
         self.run.report()
     }
+}
+
+/// A part is stepped soon, if it is not anyway.
+fn call(due: &mut Instant, dice: &mut Dice, now: Instant) {
+    *due = (*due).min(now + Duration::from_micros(dice.between(CALLED_US.0, CALLED_US.1)));
 }

@@ -208,7 +208,7 @@ impl Simulation {
         let substitutes = options.substitutes.clone();
         let late = plan.iter().any(|planned| planned.fault.holds_requests_back());
         Self {
-            oracle: Oracle::new(network.clone(), stores, late),
+            oracle: Oracle::new(network.clone(), options.records, stores, late),
             setting: Setting { make, network, clock, epoch_ms: EPOCH_MS, metrics: Metrics::new("").ok(), substitutes },
             log,
             dice: Dice::new(options.seed, 4),
@@ -347,15 +347,10 @@ impl Simulation {
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
         let Some(process) = &mut slot.process else { return Ok(()) };
         let fate = process.step(now);
-        if process.open_trees() > max_pending + 1 {
-            return Err(format!("process {at} has {} open trees of {max_pending}", process.open_trees()));
+        if process.worked {
+            check_caps(at, process, max_pending)?;
         }
-        let waiting = process.waiting_tuples();
-        if waiting > TUPLES_OF_A_TREE * (max_pending + 1) {
-            return Err(format!("process {at} has {waiting} tuples waiting, with {max_pending} trees at most"));
-        }
-        self.bites.note("Kill", matches!(fate, Fate::Killed));
-        self.bites.note("Stop", matches!(fate, Fate::Ended(Ok(_))) && !self.ending);
+        let (is_killed, is_stopped) = (matches!(fate, Fate::Killed), matches!(fate, Fate::Ended(Ok(_))));
         let (down, what) = match fate {
             Fate::Alive => return Ok(()),
             Fate::Killed => (slot.down, "was killed".to_owned()),
@@ -366,6 +361,8 @@ impl Simulation {
             Fate::Ended(Ok(report)) if slot.stopping => (slot.down, format!("stopped: {:?}", report.ending)),
             Fate::Ended(Ok(report)) => return Err(format!("process {at} stopped by itself: {report:?}")),
         };
+        self.bites.note("Kill", is_killed);
+        self.bites.note("Stop", is_stopped && !self.ending);
         self.log.say(now, format_args!("process {at} {what}"));
         self.setting.network.disconnect_all(process.host.id());
         self.told.add(&process.told());
@@ -435,6 +432,18 @@ impl Simulation {
         let what = if self.ending { "not all processes stop" } else { "not everything is committed" };
         format!("{what} within {BOUND:?} after the last fault: {}", states.join("; "))
     }
+}
+
+/// Queues and ledger of a process stay under their caps, as far as a step that has worked can tell.
+fn check_caps(at: usize, process: &Process, max_pending: usize) -> Result<(), String> {
+    let (trees, waiting) = (process.open_trees(), process.waiting_tuples());
+    if trees > max_pending + 1 {
+        return Err(format!("process {at} has {trees} open trees of {max_pending}"));
+    }
+    if waiting > TUPLES_OF_A_TREE * (max_pending + 1) {
+        return Err(format!("process {at} has {waiting} tuples waiting, with {max_pending} trees at most"));
+    }
+    Ok(())
 }
 
 /// What happens next.

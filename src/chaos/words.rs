@@ -8,6 +8,8 @@ use crate::tuple::mix;
 
 /// How many words come again and again.
 const COMMON: u32 = 20;
+/// Records for which there is room from the beginning, at most.
+const MOST_ROOM: u32 = 1 << 16;
 
 /// A word of a line: one that many records have, or one that is a record's own.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -93,8 +95,29 @@ fn push_number(number: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Which lineages each word has come with: sets, so that no repeat can hide a loss.
+/// How often each word is counted, by its number.
 #[derive(Debug, Default)]
+pub(super) struct Counts(Vec<u64>);
+
+impl Counts {
+    /// This is its count now.
+    pub(super) fn set(&mut self, word: Word, count: u64) {
+        if self.0.len() <= word.index() {
+            self.0.resize(word.index() + 1, 0);
+        }
+        if let Some(of) = self.0.get_mut(word.index()) {
+            *of = count;
+        }
+    }
+
+    /// Its count; 0 if there is none.
+    pub(super) fn of(&self, word: Word) -> u64 {
+        self.0.get(word.index()).copied().unwrap_or(0)
+    }
+}
+
+/// Which lineages each word has come with: sets, so that no repeat can hide a loss.
+#[derive(Debug)]
 pub(super) struct Lineages {
     seen: HashTable<(Word, u64)>,
     /// How many lineages each word has, by its number.
@@ -102,6 +125,12 @@ pub(super) struct Lineages {
 }
 
 impl Lineages {
+    /// None, with room for those of so many records.
+    pub(super) fn of_records(records: u32) -> Self {
+        let room = records.min(MOST_ROOM) as usize * WORDS_OF_A_LINE as usize;
+        Self { seen: HashTable::with_capacity(room), of: Vec::new() }
+    }
+
     /// A word has come.
     pub(super) fn insert(&mut self, word: Word, lineage: u64) {
         let hash = |(word, lineage): &(Word, u64)| mix(lineage ^ u64::from(word.0) << 32);
@@ -174,7 +203,7 @@ mod tests {
 
         #[test]
         fn lineages_are_sets_by_word(pairs in prop::collection::vec((0..30_u32, 0..6_u64), 0..200)) {
-            let (mut lineages, mut naive) = (Lineages::default(), BTreeMap::<u32, BTreeSet<u64>>::new());
+            let (mut lineages, mut naive) = (Lineages::of_records(30), BTreeMap::<u32, BTreeSet<u64>>::new());
             for (word, lineage) in pairs {
                 lineages.insert(Word(word), lineage);
                 naive.entry(word).or_default().insert(lineage);
