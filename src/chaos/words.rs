@@ -191,6 +191,15 @@ mod tests {
         assert_eq!(Word::read(b"c3", 3), None);
     }
 
+    #[test]
+    fn the_count_that_was_set_last_stands() {
+        let mut counts = Counts::default();
+        for (word, count) in [(Word(7), 1), (Word(2), 5), (Word(7), 3)] {
+            counts.set(word, count);
+        }
+        assert_eq!([7, 2, 3, 900].map(|word| counts.of(Word(word))), [3, 5, 0, 0]);
+    }
+
     proptest! {
         #[test]
         fn numbers_are_read_from_their_digits(small: u32, large: u64) {
