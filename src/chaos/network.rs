@@ -180,7 +180,7 @@ impl Network {
     pub(super) fn due(&self) -> Instant {
         let state = self.state();
         let packet = state.packets.keys().next().map_or(Instant::FAR_FUTURE, |(due, _)| *due);
-        packet.min(state.broker_due().max(state.paused_until))
+        packet.min(state.broker_due().max(state.stands_until()))
     }
 
     /// Delivers what has arrived by now, and lets the broker do what is due. Adds the hosts that something came for. As soon as
@@ -195,7 +195,7 @@ impl Network {
                 break;
             }
         }
-        if state.committed.is_none() && now >= state.paused_until && state.broker_due() <= now {
+        if state.committed.is_none() && now >= state.stands_until() && state.broker_due() <= now {
             let mut effects = std::mem::take(&mut state.effects);
             state.broker().tick(now, &mut effects);
             state.carry_out(effects);
@@ -263,7 +263,7 @@ impl Network {
         state.paused_until = state.paused_until.max(state.clock.now() + span);
     }
 
-    /// The broker dies and is back after so long, with everything that it has acknowledged.
+    /// The broker dies and is back after so long, with everything that it has acknowledged. Meanwhile its timers stand.
     pub(super) fn crash_broker(&self, down: Duration) {
         let mut state = self.state();
         let now = state.clock.now();
@@ -276,6 +276,8 @@ impl Network {
         }
         let lost = |packet: &Packet| matches!(packet, Packet::Request { .. } | Packet::Response(_));
         state.packets.retain(|_, packet| !lost(packet));
+        drop(state);
+        self.harm(|broker, now, effects| broker.restart(now + down, now, effects));
     }
 
     /// Asks the broker at once, past the network and what goes wrong: for whoever sets the scene, and whoever looks at it.
@@ -303,6 +305,11 @@ impl State {
     fn broker(&mut self) -> &mut FaultyBroker {
         self.broker_due.set(None);
         &mut self.broker
+    }
+
+    /// Until when the broker does nothing, however much is due: it stands still, or is not there.
+    fn stands_until(&self) -> Instant {
+        self.paused_until.max(self.down_until)
     }
 
     fn broker_due(&self) -> Instant {

@@ -167,9 +167,14 @@ impl Broker {
         self.logs.compact_now(&TopicName(StrBytes::from_string(topic.to_owned())), now)
     }
 
-    /// A fault without loss: every partition has a new leader epoch, as after a restart of the broker.
-    pub fn elect_leaders(&mut self) {
+    /// A fault: the broker has died and is back at `until`, with what it has acknowledged. Both coordinators read what they
+    /// had written down, and nothing else; every partition has a new leader epoch. Connections are to be given up before.
+    pub fn restart(&mut self, until: Instant, now: Instant, effects: &mut Vec<Effect>) {
+        for what in [Coordinates::Groups, Coordinates::Transactions] {
+            self.coordinators.move_away(what, until, &mut self.answers);
+        }
         self.logs.elect_leaders();
+        self.settle(now, effects);
     }
 
     /// Forgets a connection: its requests have no response any more. What they have begun goes on.
