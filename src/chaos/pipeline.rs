@@ -256,7 +256,7 @@ fn source_factory(make: &Make, host: &Host, number: usize, substitutes: &Substit
         max_poll: MAX_POLL,
         metadata_every: Duration::from_secs(3),
         fetch_wait: Duration::from_millis(250),
-        ignores_epochs: substitutes.ignores_epochs,
+        ignores_epochs: substitutes.ignores_epochs(),
     };
     let (host, wrap) = (host.clone(), substitutes.clone());
     Arc::new(move || Ok(wrap.source(Box::new(SimSource::new(options.clone(), host.clone())))))

@@ -25,8 +25,10 @@ pub struct Substitutes {
     /// Around the changelog.
     pub changelog: Around<dyn Changelog>,
     /// Each life of a process has a `transactional.id` of its own.
+    #[cfg(test)]
     pub unfenced: bool,
     /// Commits are sent whatever assignment they were reached under.
+    #[cfg(test)]
     pub ignores_epochs: bool,
     /// An executor that hangs is made anew while the others go on.
     #[cfg(test)]
@@ -67,7 +69,26 @@ impl Substitutes {
         around(&self.changelog, part)
     }
 
+    #[cfg(test)]
     pub(super) fn transactional_id(&self, id: String, host: HostId) -> String {
         if self.unfenced { format!("{id}-{}", host.0) } else { id }
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "a test has another")]
+    pub(super) fn transactional_id(&self, id: String, _: HostId) -> String {
+        id
+    }
+
+    /// Whether commits are sent whatever assignment they were reached under.
+    #[cfg(test)]
+    pub(super) const fn ignores_epochs(&self) -> bool {
+        self.ignores_epochs
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "a test has another")]
+    pub(super) const fn ignores_epochs(&self) -> bool {
+        false
     }
 }
