@@ -5,6 +5,7 @@
 //! the client ports is replaced: [`clients`] speak to the embedded broker's core over [`network`].
 
 mod bites;
+mod caps;
 pub mod clients;
 pub mod dice;
 pub mod host;

@@ -73,6 +73,8 @@ pub(super) struct Oracle {
     /// Everything that was committed, if commits may come late.
     earlier: Option<HashSet<(i32, Committed)>>,
     position: Option<Position>,
+    /// Records below what is committed that have each of the common words.
+    passed: Passed,
     /// Records that were deleted before they had arrived: nobody can ask for them.
     deleted: BTreeSet<u32>,
     /// Outputs that had arrived and that the broker has lost. Some of them were not acknowledged: they come once more, and
@@ -101,6 +103,7 @@ impl Oracle {
             highest: BTreeMap::new(),
             earlier: late.then(HashSet::new),
             position: None,
+            passed: Passed::default(),
             deleted: BTreeSet::new(),
             lost: 0,
         }
@@ -225,6 +228,10 @@ impl Oracle {
                 let count = <u64 as StateValue>::decode(record.value.unwrap_or_default());
                 let (Ok(text), Ok(count)) = (text, count) else { return };
                 match Word::read(text.as_bytes(), records) {
+                    Some(word) if count < counts.of(word) => {
+                        let before = counts.of(word);
+                        wrong = Some(format!("the changelog's count of {word} went from {before} to {count}"));
+                    }
                     Some(word) => counts.set(word, count),
                     None => wrong = Some(unfed(text.as_bytes(), "is counted")),
                 }
@@ -287,8 +294,13 @@ impl Oracle {
                         now.next
                     ));
                 }
+                self.passed.add(*record);
             }
             self.highest.insert(*partition, now.next);
+        }
+        self.passed.check(&self.arrived, "arrived")?;
+        if self.stores {
+            self.passed.check(&self.remembered, "are in the changelog")?;
         }
         if let Some(earlier) = &mut self.earlier {
             earlier.extend(found.iter().map(|(partition, now)| (*partition, now.clone())));
@@ -352,6 +364,30 @@ impl Oracle {
     }
 }
 
+/// Records below what is committed, by the common word that each has: a tree is done only with its last word.
+#[derive(Debug, Default)]
+struct Passed(Vec<usize>);
+
+impl Passed {
+    fn add(&mut self, record: u32) {
+        self.0.resize(Word::common().count(), 0);
+        if let Some(records) = self.0.get_mut(Word::common_of(record).index()) {
+            *records += 1;
+        }
+    }
+
+    /// Whether each common word is there with as many lineages at least.
+    fn check(&self, there: &Lineages, what: &str) -> Result<(), String> {
+        for (word, records) in Word::common().zip(&self.0) {
+            let found = there.of(word);
+            if found < *records {
+                return Err(format!("{records} records with {word} are below what is committed, and {found} {what}"));
+            }
+        }
+        Ok(())
+    }
+}
+
 fn unfed(text: &[u8], what: &str) -> String {
     format!("{:?} {what}, and was never fed", String::from_utf8_lossy(text))
 }
@@ -396,3 +432,6 @@ fn went_back(last: &Position, next: &Position) -> Option<String> {
         ))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{
     bites::Bites,
+    caps,
     clients::{Author, Row, encode},
     dice::Dice,
     host::HostId,
@@ -18,7 +19,7 @@ use super::{
     process::{Fate, Process, Setting, Told},
     substitutes::Substitutes,
     view::{append, create_topic},
-    words::{WORDS_OF_A_LINE, push_line},
+    words::push_line,
 };
 use crate::{
     broker::core::{BrokerOptions, GroupOptions},
@@ -38,8 +39,6 @@ const TROUBLE_ENDS: Instant = Instant::from_nanos((TROUBLE.as_secs() + LAST_TROU
 const BOUND: Duration = Duration::from_secs(60);
 /// How long a supervisor outside waits before it starts a process that has ended by itself.
 const START_AGAIN: Duration = Duration::from_millis(500);
-/// Tuples of one tree that may wait at the same time: a line, or its words.
-const TUPLES_OF_A_TREE: usize = WORDS_OF_A_LINE as usize;
 /// The most that one call of the plan appends.
 const BATCH: u64 = 60;
 
@@ -254,7 +253,7 @@ impl Simulation {
                 Due::Feed => self.feed(now)?,
                 Due::Start(slot) => self.start(slot, now)?,
                 Due::Step(slot) => self.step(slot, now)?,
-                Due::Ousted(at) => self.step_ousted(at, now),
+                Due::Ousted(at) => self.step_ousted(at, now)?,
                 Due::Look => {
                     if self.look(now) {
                         for process in self.ousted.drain(..) {
@@ -348,7 +347,7 @@ impl Simulation {
         let Some(process) = &mut slot.process else { return Ok(()) };
         let fate = process.step(now);
         if process.worked {
-            check_caps(at, process, max_pending)?;
+            caps::check(at, (process.open_trees(), process.waiting_tuples()), max_pending)?;
         }
         let (is_killed, is_stopped) = (matches!(fate, Fate::Killed), matches!(fate, Fate::Ended(Ok(_))));
         let (down, what) = match fate {
@@ -371,15 +370,23 @@ impl Simulation {
         Ok(())
     }
 
-    fn step_ousted(&mut self, at: usize, now: Instant) {
-        let Some(process) = self.ousted.get_mut(at) else { return };
+    fn step_ousted(&mut self, at: usize, now: Instant) -> Result<(), String> {
+        let Some(process) = self.ousted.get_mut(at) else { return Ok(()) };
         let fate = process.step(now);
+        if process.worked {
+            caps::check(
+                process.number,
+                (process.open_trees(), process.waiting_tuples()),
+                self.setting.make.max_pending,
+            )?;
+        }
         if !matches!(fate, Fate::Alive) {
             self.log.say(now, format_args!("host {}, ousted from {}: {fate:?}", process.host.id().0, process.number));
             self.setting.network.disconnect_all(process.host.id());
             self.told.add(&process.told());
             self.ousted.remove(at);
         }
+        Ok(())
     }
 
     /// Looks whether everything is done. True at the end of the run.
@@ -432,18 +439,6 @@ impl Simulation {
         let what = if self.ending { "not all processes stop" } else { "not everything is committed" };
         format!("{what} within {BOUND:?} after the last fault: {}", states.join("; "))
     }
-}
-
-/// Queues and ledger of a process stay under their caps, as far as a step that has worked can tell.
-fn check_caps(at: usize, process: &Process, max_pending: usize) -> Result<(), String> {
-    let (trees, waiting) = (process.open_trees(), process.waiting_tuples());
-    if trees > max_pending + 1 {
-        return Err(format!("process {at} has {trees} open trees of {max_pending}"));
-    }
-    if waiting > TUPLES_OF_A_TREE * (max_pending + 1) {
-        return Err(format!("process {at} has {waiting} tuples waiting, with {max_pending} trees at most"));
-    }
-    Ok(())
 }
 
 /// What happens next.

@@ -50,7 +50,8 @@ impl Word {
         }
     }
 
-    const fn index(self) -> usize {
+    /// Its number: the common ones come first.
+    pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
 }
