@@ -134,6 +134,8 @@ struct Simulation {
     calm: bool,
     /// By lives that are over.
     told: Told,
+    /// Lives that have ended otherwise than by a stop.
+    died: u64,
     bites: Bites,
 }
 
@@ -225,6 +227,7 @@ impl Simulation {
             hosts: 0,
             steps: 0,
             told: Told::default(),
+            died: 0,
             bites: Bites::default(),
         }
     }
@@ -360,6 +363,7 @@ impl Simulation {
             Fate::Ended(Ok(report)) if slot.stopping => (slot.down, format!("stopped: {:?}", report.ending)),
             Fate::Ended(Ok(report)) => return Err(format!("process {at} stopped by itself: {report:?}")),
         };
+        self.died += u64::from(!is_stopped);
         self.bites.note("Kill", is_killed);
         self.bites.note("Stop", is_stopped && !self.ending);
         self.log.say(now, format_args!("process {at} {what}"));
@@ -423,7 +427,8 @@ impl Simulation {
     /// finished every record that it began.
     fn counted(&self) -> Option<u64> {
         let Told { lives, restarts, duplicates, left_unfinished, .. } = self.told();
-        let undisturbed = lives == self.slots.len() as u64 && restarts == 0 && left_unfinished == 0;
+        let all_lived = lives == self.slots.len() as u64 && self.died == 0;
+        let undisturbed = all_lived && restarts == 0 && left_unfinished == 0;
         undisturbed.then_some(duplicates)
     }
 

@@ -24,7 +24,7 @@ fn whatever_goes_wrong_nothing_is_lost() {
 /// What was wrong with each of them is in `docs/simulation.md`.
 #[test]
 fn seeds_that_failed_once_fail_no_more() {
-    for seed in [2208, 2360, 5084, 5239, 14226, 23516, 27718, 28020, 29901, 57421, 58847, 61607, 85963] {
+    for seed in [2208, 2360, 5084, 5239, 14226, 23516, 27718, 28020, 29901, 57421, 58847, 61607, 85963, 204577] {
         assert_eq!(run(&RunOptions::new(seed)).failure, None, "stormglass sim --seed {seed}");
     }
 }
