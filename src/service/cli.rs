@@ -438,7 +438,7 @@ pub struct Broker {
     #[arg(long)]
     pub allow_remote: bool,
     /// Host that clients are told to connect to, if it is not the address
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = host)]
     pub advertise: Option<String>,
     /// Make a topic at the start; repeatable
     #[arg(short, long = "topic", value_name = "NAME[:PARTITIONS]")]
@@ -476,9 +476,18 @@ pub struct Sim {
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub records: u32,
     /// Things that go wrong
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub faults: usize,
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    pub faults: u32,
     /// Print the whole plan of a run that fails, and not a short one that fails too
     #[arg(long)]
     pub keep_plan: bool,
+}
+
+/// A host's name or address, as far as a client could look it up.
+fn host(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
+    if text.is_empty() || text.len() > 253 || !text.chars().all(fits) {
+        return Err("is no name or address of a host".to_owned());
+    }
+    Ok(text.to_owned())
 }

@@ -29,8 +29,12 @@ pub(crate) fn sim(global: &Global, args: &cli::Sim) -> Outcome {
             anyhow::anyhow!("--count {count}: from --seed {seed} on there are {most} seeds"),
         ));
     }
-    let options =
-        |seed| RunOptions { records: args.records, faults: args.faults, trace: args.trace, ..RunOptions::new(seed) };
+    let options = |seed| RunOptions {
+        records: args.records,
+        faults: args.faults as usize,
+        trace: args.trace,
+        ..RunOptions::new(seed)
+    };
     let jobs = args.jobs.unwrap_or_else(one_a_core);
     each(
         args.seed,

@@ -4,7 +4,7 @@
 //! response), `apis` (which APIs in which versions); then what it is about: `logs/` (topics, partitions, batches),
 //! `groups/` (members and committed offsets), `transactions/` (producers' identities and two-phase commit),
 //! `coordinators` (who is asked about those), `agenda` (which of many is due first, and what all of them take), `sizes`
-//! (what takes how many bytes). In front of it all, where it is wanted, stands `faults` (what goes wrong), with `refusals` (responses that say nothing but an error).
+//! (what takes how many bytes), `repeated` (what is named more than once). In front of it all, where it is wanted, stands `faults` (what goes wrong), with `refusals` (responses that say nothing but an error).
 //!
 //! Invariants:
 //! 1. A connection has one request at a time, as at Kafka: those that come meanwhile wait, so a join that waits for other
@@ -20,6 +20,7 @@ pub mod faults;
 mod groups;
 mod logs;
 mod refusals;
+mod repeated;
 mod request;
 #[cfg(test)]
 pub(super) mod sample;
@@ -30,5 +31,6 @@ pub use broker::{Broker, BrokerOptions};
 pub use coordinators::Coordinates;
 pub use groups::GroupOptions;
 pub use logs::LogOptions;
+pub(in crate::broker) use repeated::answer_once;
 pub use request::{ConnectionId, Effect, Request, Response, Ticket};
 pub use transactions::TransactionOptions;

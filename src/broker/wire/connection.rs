@@ -20,7 +20,7 @@ use super::{
     inbound::{Inbound, InboundError},
     limits::{Budget, FREE, Limits, Room},
 };
-use crate::broker::core::{ConnectionId, Request, Response};
+use crate::broker::core::{ConnectionId, Request, Response, answer_once};
 
 /// How often it is asked whether others wait for the room of a client that takes nothing.
 const LOOK: Duration = Duration::from_millis(500);
@@ -85,6 +85,8 @@ impl Connection {
             let read = Read::of(&request);
             drop(frame.bytes);
             self.hub.ask(request);
+            // The broker has what it keeps of the request: one that waits, for days maybe, takes no room of others.
+            drop(frame.room);
             if answered {
                 let response = self.response().await?;
                 if !self.is_told_full && finds_no_room(&response) {
@@ -93,8 +95,6 @@ impl Connection {
                         "records are refused: the memory for them is full (--memory); delete records or topics"
                     );
                 }
-                // The request's room first: it may be what the response needs.
-                drop(frame.room);
                 self.answer(response, read).await?;
             } else if self.told.try_recv().is_ok() {
                 return Err(End::Refused);
@@ -157,7 +157,12 @@ struct Read(Request);
 
 impl Read {
     fn of(request: &Request) -> Option<Self> {
-        matches!(request.body, RequestKind::Fetch(_)).then(|| Self(request.clone()))
+        if !matches!(request.body, RequestKind::Fetch(_)) {
+            return None;
+        }
+        let mut request = request.clone();
+        answer_once(&mut request.body);
+        Some(Self(request))
     }
 
     /// For what there is now, up to so many bytes: as Kafka has it, a first batch that is larger comes whole.

@@ -56,6 +56,9 @@ pub(super) struct Budget {
     whole: usize,
     /// How many wait for room.
     waiting: Arc<AtomicUsize>,
+    /// Of those that hold room and need more, one at a time takes what is not there: else two that hold half of it each
+    /// would wait for each other.
+    overdraft: Arc<Semaphore>,
 }
 
 /// One that waits for room, until it is dropped.
@@ -78,20 +81,34 @@ impl Drop for Waiting<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Room {
     permit: Option<OwnedSemaphorePermit>,
+    /// It takes whatever it needs.
+    overdraft: Option<OwnedSemaphorePermit>,
 }
 
 impl Budget {
     pub(super) fn new(limits: &Limits) -> Self {
         let whole = (limits.in_flight / 2).max(limits.frame).div_ceil(UNIT).min(u32::MAX as usize);
-        Self { units: Arc::new(Semaphore::new(whole)), whole, waiting: Arc::default() }
+        Self {
+            units: Arc::new(Semaphore::new(whole)),
+            whole,
+            waiting: Arc::default(),
+            overdraft: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// Waits until there is room for `bytes` more; a claim larger than everything has everything.
     pub(super) async fn enlarge(&self, room: &mut Room, bytes: usize) {
+        if room.overdraft.is_some() {
+            return;
+        }
         let _waiting = Waiting::new(&self.waiting);
-        // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&self.units).acquire_many_owned(self.units_of(bytes)).await else { return };
-        room.add(permit);
+        let (holds, overdraft) = (room.permit.is_some(), Arc::clone(&self.overdraft));
+        // The semaphores are never closed.
+        tokio::select! {
+            biased;
+            permit = Arc::clone(&self.units).acquire_many_owned(self.units_of(bytes)) => permit.into_iter().for_each(|permit| room.add(permit)),
+            permit = overdraft.acquire_owned(), if holds => room.overdraft = permit.ok(),
+        }
     }
 
     /// Room for `bytes` more, if there is.
@@ -116,5 +133,42 @@ impl Room {
             Some(held) => held.merge(permit),
             None => self.permit = Some(permit),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: usize = 100 * UNIT;
+
+    fn budget() -> Budget {
+        Budget::new(&Limits { frame: WHOLE, in_flight: 2 * WHOLE, ..Limits::default() })
+    }
+
+    /// What a future says that need not wait for anybody; `None` if it has to.
+    async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+        tokio::time::timeout(Duration::ZERO, future).await.ok()
+    }
+
+    #[tokio::test]
+    async fn two_that_hold_all_room_do_not_wait_for_each_other() {
+        let (budget, mut one, mut other) = (budget(), Room::default(), Room::default());
+        budget.enlarge(&mut one, WHOLE / 2).await;
+        budget.enlarge(&mut other, WHOLE / 2).await;
+        assert_eq!(at_once(budget.enlarge(&mut one, WHOLE / 2)).await, Some(()), "one takes what is not there");
+        assert_eq!(at_once(budget.enlarge(&mut other, WHOLE / 2)).await, None, "and no second one");
+        drop(one);
+        assert_eq!(at_once(budget.enlarge(&mut other, WHOLE / 2)).await, Some(()));
+    }
+
+    #[tokio::test]
+    async fn who_holds_nothing_waits_for_room() {
+        let (budget, mut one, mut other) = (budget(), Room::default(), Room::default());
+        budget.enlarge(&mut one, WHOLE).await;
+        assert_eq!(at_once(budget.enlarge(&mut other, UNIT)).await, None);
+        assert!(!budget.try_enlarge(&mut other, UNIT) && !budget.is_wanted(), "nobody waits any more");
+        drop(one);
+        assert_eq!(at_once(budget.enlarge(&mut other, WHOLE)).await, Some(()));
     }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Buf;
+use bytes::{Buf as _, Bytes};
 use kafka_protocol::{
     error::ResponseError,
     messages::{
-        ConsumerProtocolSubscription, DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest,
-        DescribeGroupsResponse, GroupId, ListGroupsRequest, ListGroupsResponse, TopicName,
+        DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, GroupId,
+        ListGroupsRequest, ListGroupsResponse, TopicName,
         delete_groups_response::DeletableGroupResult,
         describe_groups_response::{DescribedGroup, DescribedGroupMember},
         list_groups_response::ListedGroup,
     },
-    protocol::{Decodable, StrBytes},
+    protocol::StrBytes,
 };
 
 use super::{
@@ -102,22 +102,47 @@ impl Group {
         self.protocol_type.as_deref() == Some(CONSUMER)
     }
 
-    /// A member reads this topic. Members of consumer groups whose metadata cannot be read may read any.
-    pub(super) fn is_subscribed(&self, topic: &TopicName) -> bool {
+    /// What its members read.
+    pub(super) fn subscribed(&self) -> Subscribed {
+        if !self.is_of_consumers() {
+            return Subscribed::To(BTreeSet::new());
+        }
         let protocol = self.protocol.clone().unwrap_or_default();
-        let reads = |member: &Member| subscription(member, &protocol).is_none_or(|topics| topics.contains(&topic.0));
-        self.is_of_consumers() && self.members.values().any(reads)
+        let topics = self.members.values().map(|member| subscription(&member.metadata(&protocol)));
+        let topics: Option<Vec<_>> = topics.collect();
+        topics.map_or(Subscribed::ToAnything, |topics| Subscribed::To(topics.into_iter().flatten().collect()))
     }
 }
 
-fn subscription(member: &Member, protocol: &str) -> Option<Vec<StrBytes>> {
-    let mut metadata = member.metadata(protocol);
-    // Its version comes first; version 0 is the beginning of all of them.
-    if metadata.remaining() < 2 {
-        return None;
+/// What the members of a group read.
+pub(super) enum Subscribed {
+    /// These topics.
+    To(BTreeSet<Bytes>),
+    /// Somebody's metadata cannot be read.
+    ToAnything,
+}
+
+impl Subscribed {
+    pub(super) fn reads(&self, topic: &TopicName) -> bool {
+        match self {
+            Self::To(topics) => topics.contains(topic.as_bytes()),
+            Self::ToAnything => true,
+        }
     }
-    metadata.advance(2);
-    ConsumerProtocolSubscription::decode(&mut metadata, 0).ok().map(|subscription| subscription.topics)
+}
+
+/// The topics in a consumer's metadata (`ConsumerProtocolSubscription`): behind its version, of which each is version 0 at the
+/// beginning. `None`: it is none. Read by hand: the crate makes room for as many topics as the client says that there are.
+fn subscription(metadata: &Bytes) -> Option<Vec<Bytes>> {
+    let mut rest = metadata.clone();
+    rest.try_get_i16().ok()?;
+    let count = rest.try_get_i32().ok()?.max(0);
+    (0..count)
+        .map(|_| {
+            let length = usize::try_from(rest.try_get_i16().ok()?).ok()?;
+            (length <= rest.len()).then(|| rest.split_to(length))
+        })
+        .collect()
 }
 
 fn described(member: &Member, protocol: Option<&StrBytes>) -> DescribedGroupMember {
@@ -141,4 +166,29 @@ fn missing(id: &GroupId, version: i16) -> DescribedGroup {
     }
     let message = StrBytes::from_string(format!("Group {} not found.", id.0));
     dead.with_error_code(ResponseError::GroupIdNotFound.code()).with_error_message(Some(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &'static [u8]) -> Option<Vec<Bytes>> {
+        subscription(&Bytes::from_static(bytes))
+    }
+
+    #[test]
+    fn topics_are_read_from_the_beginning_of_metadata_of_any_version() {
+        let topics = Some(vec![Bytes::from_static(b"in"), Bytes::from_static(b"x")]);
+        assert_eq!(read(b"\0\x03\0\0\0\x02\0\x02in\0\x01x\xff\xff\xff\xff"), topics);
+        assert_eq!(read(b"\0\0\0\0\0\0"), Some(Vec::new()));
+    }
+
+    #[test]
+    fn metadata_that_claims_more_than_it_holds_is_none() {
+        for bytes in
+            [&b""[..], b"\0\0", b"\0\0\x7f\xff\xff\xff\0\x01x", b"\0\0\0\0\0\x01\0\x05in", b"\0\0\0\0\0\x01\xff\xff"]
+        {
+            assert_eq!(read(bytes), None, "{bytes:?}");
+        }
+    }
 }

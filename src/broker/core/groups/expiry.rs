@@ -29,7 +29,8 @@ impl Group {
             (None, _) => &|committed| committed.at,
         };
         let mut offsets = std::mem::take(&mut self.offsets);
-        offsets.expire(|topic, committed| expired(since(committed)) && !self.is_subscribed(topic));
+        let subscribed = self.subscribed();
+        offsets.expire(|topic, committed| expired(since(committed)) && !subscribed.reads(topic));
         self.offsets = offsets;
     }
 

@@ -18,7 +18,7 @@ use kafka_protocol::{
 use super::{
     commits::Exists,
     coordinator::Groups,
-    group::{Group, State},
+    group::State,
     offsets::{Committed, Offsets},
 };
 use crate::clock::Instant;
@@ -90,13 +90,18 @@ impl Groups {
         if group.state != State::Empty && !group.is_of_consumers() {
             return refused(ResponseError::NonEmptyGroup);
         }
+        let subscribed = group.subscribed();
         let topics = request.topics.iter().map(|topic| {
+            let is_read = subscribed.reads(&topic.name);
             let partitions = topic.partitions.iter().map(|partition| {
                 let index = partition.partition_index;
-                let outcome = if exists(&topic.name, index) {
-                    group.delete_offset(&topic.name, index)
-                } else {
-                    Err(ResponseError::UnknownTopicOrPartition)
+                let outcome = match (exists(&topic.name, index), is_read) {
+                    (false, _) => Err(ResponseError::UnknownTopicOrPartition),
+                    (true, true) => Err(ResponseError::GroupSubscribedToTopic),
+                    (true, false) => {
+                        group.offsets.forget(&(topic.name.clone(), index));
+                        Ok(())
+                    }
                 };
                 OffsetDeleteResponsePartition::default()
                     .with_partition_index(index)
@@ -105,16 +110,6 @@ impl Groups {
             OffsetDeleteResponseTopic::default().with_name(topic.name.clone()).with_partitions(partitions.collect())
         });
         OffsetDeleteResponse::default().with_topics(topics.collect())
-    }
-}
-
-impl Group {
-    fn delete_offset(&mut self, topic: &TopicName, partition: i32) -> Result<(), ResponseError> {
-        if self.is_subscribed(topic) {
-            return Err(ResponseError::GroupSubscribedToTopic);
-        }
-        self.offsets.forget(&(topic.clone(), partition));
-        Ok(())
     }
 }
 

@@ -17,6 +17,11 @@ use kafka_protocol::{
 use super::{member::Member, offsets::Offsets, reload::Stored};
 use crate::{broker::core::agenda::Kept, clock::Instant};
 
+/// The protocols of a member, its favourite first.
+fn names_of(member: &Member) -> impl Iterator<Item = &StrBytes> {
+    member.protocols.iter().map(|(name, _)| name)
+}
+
 /// What a group waits for. Kafka's fifth state, `Dead`, is here a group that is not there.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum State {
@@ -134,18 +139,30 @@ impl Group {
         if self.state == State::Empty {
             return !kind.is_empty() && !protocols.is_empty();
         }
-        self.protocol_type.as_ref() == Some(kind) && protocols.iter().any(|protocol| self.is_common(&protocol.name))
+        if self.protocol_type.as_ref() != Some(kind) {
+            return false;
+        }
+        let common = self.common_protocols();
+        protocols.iter().any(|protocol| self.members.is_empty() || common.contains(&protocol.name))
     }
 
-    fn is_common(&self, protocol: &StrBytes) -> bool {
-        self.members.values().all(|member| member.protocols.iter().any(|(known, _)| known == protocol))
+    /// The protocols that all members know. A member may name thousands: each is looked at once.
+    fn common_protocols(&self) -> BTreeSet<&StrBytes> {
+        let mut members = self.members.values();
+        let mut common: BTreeSet<_> = members.next().into_iter().flat_map(names_of).collect();
+        for member in members {
+            let known: BTreeSet<_> = names_of(member).collect();
+            common.retain(|name| known.contains(name));
+        }
+        common
     }
 
     /// The protocol with the most votes: each member votes for the first of its own that all have.
     pub(super) fn select_protocol(&self) -> Option<StrBytes> {
+        let common = self.common_protocols();
         let mut votes: BTreeMap<&StrBytes, usize> = BTreeMap::new();
         for member in self.members.values() {
-            let vote = member.protocols.iter().map(|(name, _)| name).find(|name| self.is_common(name));
+            let vote = names_of(member).find(|name| common.contains(name));
             *votes.entry(vote?).or_default() += 1;
         }
         // `max_by_key` takes the last of equals, and equals should go to the first by name.

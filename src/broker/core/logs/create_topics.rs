@@ -20,16 +20,22 @@ use super::{
     describe_configs::effective,
     partition::Partition,
     topics::{CLUSTER_METADATA, INTERNAL, Refusal, check_name, is_internal, named},
+    twice::named_twice,
 };
 use crate::broker::core::broker::NODE;
+
+/// The bytes of a name as metrics have it.
+fn in_metrics(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().map(|byte| if byte == b'.' { b'_' } else { byte })
+}
 
 impl Logs {
     /// Answers CreateTopics: each topic by itself.
     pub(in crate::broker::core) fn create_topics(&mut self, request: &CreateTopicsRequest) -> CreateTopicsResponse {
-        let times = |wanted: &CreatableTopic| request.topics.iter().filter(|topic| topic.name == wanted.name).count();
+        let twice = named_twice(request.topics.iter().map(|topic| &topic.name));
         let mut results: BTreeMap<_, CreatableTopicResult> = BTreeMap::new();
         for wanted in &request.topics {
-            let created = if times(wanted) > 1 {
+            let created = if twice.contains(&wanted.name) {
                 Err(Refusal::new(ResponseError::InvalidRequest, "Duplicate topic name."))
             } else {
                 self.create_topic(wanted, request.validate_only)
@@ -78,9 +84,11 @@ impl Logs {
         if self.topic(&named(name)).is_some() || is_internal(name) {
             return Err(Refusal::new(ResponseError::TopicAlreadyExists, format!("Topic '{name}' already exists.")));
         }
-        let in_metrics = |name: &str| name.replace('.', "_");
+        let alike = |there: &&str| there.len() == name.len() && in_metrics(there).eq(in_metrics(name));
         let mut names = self.topics.keys().map(|there| there.as_str()).chain(INTERNAL);
-        match names.find(|there| in_metrics(there) == in_metrics(name)) {
+        // Without either character a name is like no other but itself.
+        let other = if name.contains(['.', '_']) { names.find(alike) } else { None };
+        match other {
             Some(there) => Err(Refusal::new(
                 ResponseError::InvalidTopicException,
                 format!("Topic '{name}' collides with existing topic: {there}"),
@@ -119,10 +127,10 @@ impl Logs {
         &mut self,
         request: &CreatePartitionsRequest,
     ) -> CreatePartitionsResponse {
+        let twice = named_twice(request.topics.iter().map(|topic| &topic.name));
         let results = request.topics.iter().map(|wanted| {
             let result = CreatePartitionsTopicResult::default().with_name(wanted.name.clone());
-            let times = request.topics.iter().filter(|topic| topic.name == wanted.name).count();
-            let added = if times > 1 {
+            let added = if twice.contains(&wanted.name) {
                 Err(Refusal::new(ResponseError::InvalidRequest, "Duplicate topic name."))
             } else {
                 self.add_partitions(wanted, request.validate_only)

@@ -29,6 +29,8 @@ use crate::{
 
 /// `fetch.max.bytes` of a broker: no response is larger, but for a first batch that is.
 const MAX_BYTES: usize = 55 << 20;
+/// The most that a fetch which has waited brings: many may have waited for the same, and are answered at once.
+const MAX_BYTES_OF_WOKEN: i32 = 1 << 20;
 /// From this version on topics are named by their ids.
 const TOPIC_IDS_SINCE: i16 = 13;
 
@@ -135,7 +137,8 @@ impl Logs {
     }
 
     fn answer_fetch(&mut self, ticket: Ticket, answers: &mut Answers) {
-        if let Some(Fetch { request, version, .. }) = self.waiting.remove(ticket) {
+        if let Some(Fetch { mut request, version, .. }) = self.waiting.remove(ticket) {
+            request.max_bytes = request.max_bytes.min(MAX_BYTES_OF_WOKEN);
             answers.push_back((ticket, self.fetched(&request, version).into()));
         }
     }

@@ -112,9 +112,18 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
+/// Bytes of a message, at most.
+const MAX_MESSAGE: usize = 1_000;
+
 impl Refusal {
+    /// A message may quote what was asked for, and older versions have no room for more than 32,767 bytes.
     pub(super) fn new(error: ResponseError, message: impl Into<String>) -> Self {
-        Self { error, message: message.into() }
+        let mut message = message.into();
+        if message.len() > MAX_MESSAGE {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+            message.push_str(" ...");
+        }
+        Self { error, message }
     }
 }
 
