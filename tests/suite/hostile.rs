@@ -10,9 +10,11 @@ use bytes::Bytes;
 use kafka_protocol::{
     error::{ParseResponseErrorCode as _, ResponseError},
     messages::{
-        ApiVersionsRequest, FetchRequest, ProduceRequest, TopicName,
+        ApiVersionsRequest, CreateTopicsRequest, FetchRequest, ProduceRequest, TopicName,
+        create_topics_request::{CreatableTopic, CreatableTopicConfig},
         fetch_request::{FetchPartition, FetchTopic},
         produce_request::{PartitionProduceData, TopicProduceData},
+        produce_response::PartitionProduceResponse,
     },
     protocol::StrBytes,
     records::Compression,
@@ -193,4 +195,60 @@ fn who_never_reads_takes_no_more_than_there_is_for_all() {
     eprintln!("another client is answered in {slowest:?} at most");
     takes_at_most(&broker, 300 * MIB);
     drop(deaf);
+}
+
+/// The same batch of an idempotent producer, with its first sequence.
+fn by(batch: &[u8], producer: i64, sequence: i32) -> Bytes {
+    // Where the fields are: checksum, what it is of, the producer.
+    const CRC: usize = 17;
+    const SIGNED: usize = 21;
+    const PRODUCER: usize = 43;
+    let mut bytes = batch.to_vec();
+    let fields = [&producer.to_be_bytes()[..], &[0, 0], &sequence.to_be_bytes()].concat();
+    bytes[PRODUCER..PRODUCER + fields.len()].copy_from_slice(&fields);
+    let crc = crc32c::crc32c(&bytes[SIGNED..]);
+    bytes[CRC..SIGNED].copy_from_slice(&crc.to_be_bytes());
+    bytes.into()
+}
+
+/// Makes `words` with two partitions that keep a megabyte of records.
+fn create_short_words(client: &mut Wire) {
+    let config = |(name, value)| {
+        let config = CreatableTopicConfig::default().with_name(StrBytes::from_static_str(name));
+        config.with_value(Some(StrBytes::from_static_str(value)))
+    };
+    let configs = [("retention.bytes", "1000000"), ("segment.bytes", "1048576")].map(config);
+    let topic = CreatableTopic::default().with_name(words()).with_num_partitions(2).with_replication_factor(1);
+    let request = CreateTopicsRequest::default().with_topics(vec![topic.with_configs(configs.to_vec())]);
+    assert_eq!(client.ask(5, &request).topics[0].error_code, 0);
+}
+
+/// Writes many batches to partitions of `words`.
+fn produce_all(client: &mut Wire, batches: impl Iterator<Item = (i32, Bytes)>) -> Vec<PartitionProduceResponse> {
+    let partition = |(index, batch)| PartitionProduceData::default().with_index(index).with_records(Some(batch));
+    let partitions = batches.map(partition).collect();
+    let data = TopicProduceData::default().with_name(words()).with_partition_data(partitions);
+    let request = ProduceRequest::default().with_acks(-1).with_timeout_ms(30_000).with_topic_data(vec![data]);
+    client.ask(9, &request).responses.remove(0).partition_responses
+}
+
+#[test]
+fn invented_producers_take_no_more_than_there_is_for_all() {
+    const INVENTED: i64 = 1_000_000;
+    const AT_ONCE: usize = 10_000;
+    let (broker, address) = start(&["--listen", "127.0.0.1:0", "--memory", "10000000"]);
+    let (mut hostile, mut other) = (Wire::open(address), Wire::open(address));
+    create_short_words(&mut other);
+    let batch = batch(Compression::None, &[12, 0, 0, 0, 1, 0, 0]);
+    let mut honest = |sequence| produce_all(&mut other, [(1, by(&batch, 0, sequence))].into_iter()).remove(0);
+    assert_eq!(honest(0).error_code, 0);
+    for first in (1..=INVENTED).step_by(AT_ONCE) {
+        let batches = (first..).take(AT_ONCE).map(|producer| (0, by(&batch, producer, 0)));
+        let refused = produce_all(&mut hostile, batches).iter().find(|told| told.error_code != 0).cloned();
+        assert_eq!(refused, None);
+    }
+    // Another's partition has forgotten nothing.
+    assert_eq!((honest(0).base_offset, honest(1).base_offset), (0, 1));
+    assert_eq!(honest(3).error_code.err(), Some(ResponseError::OutOfOrderSequenceNumber));
+    takes_at_most(&broker, 128 * MIB);
 }

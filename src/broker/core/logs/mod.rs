@@ -4,7 +4,8 @@
 //! Files in reading order: `batch` (the header), `records`, `codec` and `stream` (what is inside), `producers` (sequences, epochs,
 //! open transactions), `partition` (one log), `config` (what a topic can be told), `topics` (which there are). What is
 //! asked of them: `incoming` (what may be appended) and `produce`, `fetch`, `list_offsets`, `epochs`, `metadata`,
-//! `create_topics`, `delete`, `describe_configs`, `alter_configs` and `twice` (what they are told twice). What happens by itself: `retention`, `compaction`.
+//! `create_topics`, `delete`, `describe_configs`, `alter_configs` and `twice` (what they are told twice). What happens by itself: `retention`,
+//! `compaction`, and what `room` there is for producers.
 //!
 //! Invariants:
 //! 1. Offsets grow by one a record and are never given twice, unless a fault loses the tail of a log.
@@ -40,6 +41,9 @@ mod producer_tests;
 mod producers;
 mod records;
 mod retention;
+mod room;
+#[cfg(test)]
+mod room_tests;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -84,6 +88,7 @@ pub(in crate::broker::core) struct Logs {
     created: u64,
     /// What all batches cost, in bytes.
     cost: usize,
+    remembered: room::Remembered,
     next_producer_id: i64,
     /// Partitions that were written to, or are gone, since fetches were last looked at.
     changed: Vec<(Uuid, i32)>,
@@ -133,6 +138,7 @@ impl Logs {
             names: BTreeMap::new(),
             created: 0,
             cost: 0,
+            remembered: room::Remembered::default(),
             next_producer_id: 0,
             changed: Vec::new(),
             waiting: fetch::Waiting::default(),
@@ -182,6 +188,7 @@ impl Logs {
         if self.next_retention <= now {
             self.next_retention = now + self.options.retention_check_interval;
             self.retain(self.wall_ms(now));
+            self.expire_producers(self.wall_ms(now));
         }
         if self.next_compaction <= now {
             self.next_compaction = now + self.options.cleaner_backoff;
@@ -269,11 +276,14 @@ impl Logs {
         change: impl FnOnce(&mut Partition, &config::Settings) -> T,
     ) -> Option<T> {
         let topic = self.topics.get_mut(topic)?;
-        let partition = topic.partitions.get_mut(usize::try_from(index).ok()?)?;
-        let before = partition.cost;
+        let at = usize::try_from(index).ok()?;
+        let partition = topic.partitions.get_mut(at)?;
+        let (cost, producers) = (partition.cost, partition.producers.count());
         let result = change(partition, &topic.settings);
-        self.cost = self.cost - before + partition.cost;
+        self.cost = self.cost - cost + partition.cost;
+        self.remembered.note((topic.id, at), producers, partition.producers.count());
         self.changed.push((topic.id, index));
+        self.forget_producers();
         Some(result)
     }
 }

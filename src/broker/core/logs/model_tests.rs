@@ -14,6 +14,7 @@ use super::{
     Marker,
     batch::{Batch, Header},
     bench::{Bench, Sample, decode},
+    producers::Producers,
 };
 
 #[derive(Clone, Debug)]
@@ -275,6 +276,9 @@ impl Both {
         );
         let cost: usize = log.batches.iter().map(Batch::cost).sum();
         assert_eq!((log.cost, self.bench.logs.cost), (cost, cost));
+        let producers = log.producers.count();
+        assert_eq!(producers.all - producers.idle, self.naive.open.len());
+        assert_eq!(self.bench.logs.remembered.bytes(), Producers::size(producers.all));
     }
 
     fn read(&mut self, from: i64, committed: bool, bytes: i32) {

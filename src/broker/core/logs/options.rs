@@ -8,6 +8,10 @@ pub struct LogOptions {
     /// Bytes that all logs may take together: 1 GiB. What is over it is refused with KAFKA_STORAGE_ERROR, as by a broker
     /// whose disk is full, after retention was given its chance; nothing that was acknowledged is dropped to make room.
     pub max_bytes: usize,
+    /// Bytes that all partitions together may take to remember their producers: 64 MiB. Beyond it those are forgotten that
+    /// have been idle longest in the partition that has most of them, and have no transaction open. Kafka has no such
+    /// bound.
+    pub max_producer_bytes: usize,
     /// Partitions that all topics may have together: 10,000.
     pub max_partitions: usize,
     /// Bytes that one batch may unpack to: 64 MiB. A batch that unpacks to more is refused with INVALID_RECORD, as by a
@@ -29,6 +33,7 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             max_bytes: 1 << 30,
+            max_producer_bytes: 64 << 20,
             max_partitions: 10_000,
             max_unpacked_batch: 64 << 20,
             auto_create_topics: false,

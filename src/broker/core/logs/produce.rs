@@ -130,6 +130,7 @@ impl Logs {
             partition.producers.check(header)?;
         }
         self.make_room(incoming.size() + Batch::COST, now_ms)?;
+        self.make_room_for_producer(write.topic, write.partition, header)?;
         let append = |partition: &mut super::Partition, settings: &_| {
             let base_offset = partition.end();
             partition.push(incoming.put(partition.next()), settings);

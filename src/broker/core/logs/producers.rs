@@ -1,10 +1,11 @@
 //! What a partition remembers of its producers: sequences, epochs, open transactions (KIP-98, `ProducerStateManager`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kafka_protocol::error::ResponseError;
 
 use super::batch::{Batch, Header, Marker};
+use crate::broker::core::sizes::map;
 
 /// Batches of a producer that can be recognised when they come again: as many as an idempotent producer has in flight.
 const REMEMBERED: usize = 5;
@@ -77,6 +78,50 @@ impl Producer {
         }
         (self.last_offset, self.last_timestamp) = (header.last_offset(), header.max_timestamp);
     }
+
+    /// Ends its transaction; where that began, if one was open.
+    fn end(&mut self, marker: &Marker, header: &Header) -> Option<i64> {
+        self.renew(marker.producer_epoch);
+        self.coordinator_epoch = marker.coordinator_epoch;
+        (self.last_offset, self.last_timestamp) = (header.last_offset(), header.max_timestamp);
+        self.transaction.take()
+    }
+}
+
+/// Every producer once, so that nobody has to look at all of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Order {
+    /// Those with an open transaction, by where it begins.
+    open: BTreeSet<(i64, i64)>,
+    /// The others, by the last offset that they wrote: who has been idle longest is the first.
+    idle: BTreeSet<(i64, i64)>,
+}
+
+impl Order {
+    const fn of(&mut self, producer: &Producer) -> (&mut BTreeSet<(i64, i64)>, i64) {
+        match producer.transaction {
+            Some(first) => (&mut self.open, first),
+            None => (&mut self.idle, producer.last_offset),
+        }
+    }
+
+    fn insert(&mut self, id: i64, producer: &Producer) {
+        let (those, offset) = self.of(producer);
+        those.insert((offset, id));
+    }
+
+    fn remove(&mut self, id: i64, producer: &Producer) {
+        let (those, offset) = self.of(producer);
+        those.remove(&(offset, id));
+    }
+}
+
+/// How many producers a partition knows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Count {
+    pub(super) all: usize,
+    /// Those without an open transaction: they may be forgotten.
+    pub(super) idle: usize,
 }
 
 /// A transaction that was aborted, for those who read only what is committed.
@@ -92,9 +137,29 @@ pub(super) struct Aborted {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Producers {
     known: BTreeMap<i64, Producer>,
+    order: Order,
 }
 
 impl Producers {
+    /// What so many producers take, in bytes.
+    pub(super) const fn size(count: usize) -> usize {
+        // The batches of each are an allocation that doubles.
+        let batches = REMEMBERED.next_power_of_two() * size_of::<Appended>() + 16;
+        map::<(i64, Producer)>(count) + 2 * map::<(i64, i64)>(count) + count * batches
+    }
+
+    pub(super) fn count(&self) -> Count {
+        Count { all: self.known.len(), idle: self.order.idle.len() }
+    }
+
+    /// How many bytes more it takes to know the producer of a batch too.
+    pub(super) fn growth_by(&self, header: &Header) -> usize {
+        if !header.has_producer() || self.known.contains_key(&header.producer_id) {
+            return 0;
+        }
+        Self::size(self.known.len() + 1) - Self::size(self.known.len())
+    }
+
     /// The batch that this one is a copy of.
     pub(super) fn duplicate(&self, header: &Header) -> Option<Appended> {
         let producer = self.known.get(&header.producer_id).filter(|known| known.epoch == header.producer_epoch)?;
@@ -150,30 +215,46 @@ impl Producers {
         if !header.has_producer() {
             return None;
         }
-        let producer = self.known.entry(header.producer_id).or_insert(Producer::new(header.producer_epoch));
         if !header.is_control() {
-            producer.append(header);
+            self.change(header, |producer| producer.append(header));
             return None;
         }
         let marker = Marker::read(batch)?;
-        producer.renew(marker.producer_epoch);
-        producer.coordinator_epoch = marker.coordinator_epoch;
-        (producer.last_offset, producer.last_timestamp) = (header.last_offset(), header.max_timestamp);
-        let first_offset = producer.transaction.take().filter(|_| !marker.commit)?;
+        let first_offset = self.change(header, |producer| producer.end(&marker, header)).filter(|_| !marker.commit)?;
         Some(Aborted { producer_id: marker.producer_id, first_offset, last_offset: header.base_offset })
+    }
+
+    /// Changes the producer of a batch, who is known from now on.
+    fn change<T>(&mut self, header: &Header, change: impl FnOnce(&mut Producer) -> T) -> T {
+        let id = header.producer_id;
+        let producer = self.known.entry(id).or_insert(Producer::new(header.producer_epoch));
+        self.order.remove(id, producer);
+        let result = change(producer);
+        self.order.insert(id, producer);
+        result
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Producer) -> bool) {
+        let Self { known, order } = self;
+        known.retain(|id, producer| {
+            let kept = keep(producer);
+            if !kept {
+                order.remove(*id, producer);
+            }
+            kept
+        });
     }
 
     /// Where the oldest open transaction begins.
     pub(super) fn first_open(&self) -> Option<i64> {
-        self.known.values().filter_map(|producer| producer.transaction).min()
+        self.order.open.first().map(|(first, _)| *first)
     }
 
     /// Forgets what was written from `end` on; `left` is what remains of the log.
     pub(super) fn truncate<'a>(&mut self, end: i64, left: impl Iterator<Item = &'a Batch>) {
-        let known = &mut self.known;
-        known.retain(|_, producer| producer.last_offset < end);
+        self.retain(|producer| producer.last_offset < end);
         // Those who wrote at the end are found again from what is left of them.
-        let kept: Vec<i64> = known.keys().copied().collect();
+        let kept: Vec<i64> = self.known.keys().copied().collect();
         for batch in left.filter(|batch| kept.binary_search(&batch.header.producer_id).is_err()) {
             // What was aborted before is in the list already.
             let _aborted: Option<Aborted> = self.note(batch);
@@ -182,6 +263,20 @@ impl Producers {
 
     /// Forgets producers that have written nothing since `time` and have no transaction open.
     pub(super) fn expire(&mut self, time: i64) {
-        self.known.retain(|_, producer| producer.transaction.is_some() || producer.last_timestamp >= time);
+        self.retain(|producer| producer.transaction.is_some() || producer.last_timestamp >= time);
+    }
+
+    /// Forgets who has been idle longest of those that have no transaction open.
+    pub(super) fn forget_longest_idle(&mut self) {
+        if let Some((_, id)) = self.order.idle.pop_first() {
+            self.known.remove(&id);
+        }
+    }
+
+    /// The sequence with which a producer goes on; of one that is not known, 0.
+    #[cfg(test)]
+    pub(super) fn next_sequence(&self, producer_id: i64) -> i32 {
+        let last = self.known.get(&producer_id).and_then(|known| known.batches.back());
+        last.map_or(0, |batch| batch.last_sequence + 1)
     }
 }

@@ -42,18 +42,28 @@ impl Partition {
 }
 
 impl Logs {
-    /// Lets retention have its way with every topic, and forgets producers that were idle too long.
+    /// Lets retention have its way with every topic.
     pub(super) fn retain(&mut self, now_ms: i64) {
-        let expired = now_ms - i64::try_from(self.options.producer_id_expiration.as_millis()).unwrap_or(i64::MAX);
         for topic in self.topics.values_mut() {
             for (index, partition) in (0..).zip(&mut topic.partitions) {
                 let (before, start) = (partition.cost, partition.start());
                 partition.retain(&topic.settings, now_ms);
-                partition.producers.expire(expired);
                 self.cost = self.cost - before + partition.cost;
                 if partition.start() > start {
                     self.changed.push((topic.id, index));
                 }
+            }
+        }
+    }
+
+    /// Forgets producers that were idle too long.
+    pub(super) fn expire_producers(&mut self, now_ms: i64) {
+        let expired = now_ms - i64::try_from(self.options.producer_id_expiration.as_millis()).unwrap_or(i64::MAX);
+        for topic in self.topics.values_mut() {
+            for (index, partition) in topic.partitions.iter_mut().enumerate() {
+                let before = partition.producers.count();
+                partition.producers.expire(expired);
+                self.remembered.note((topic.id, index), before, partition.producers.count());
             }
         }
     }

@@ -7,6 +7,7 @@ use super::{
     Logs,
     config::{Overrides, Settings},
     partition::Partition,
+    producers::Count,
 };
 use crate::tuple::mix;
 
@@ -75,6 +76,9 @@ impl Logs {
         let topic = self.topics.remove(name)?;
         self.names.remove(&topic.id);
         self.cost -= topic.partitions.iter().map(|partition| partition.cost).sum::<usize>();
+        for (index, partition) in topic.partitions.iter().enumerate() {
+            self.remembered.note((topic.id, index), partition.producers.count(), Count::default());
+        }
         self.changed.extend((0..).zip(&topic.partitions).map(|(index, _)| (topic.id, index)));
         Some(topic)
     }
