@@ -3,7 +3,7 @@
 //! after it, waits.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, VecDeque},
     mem,
 };
 
@@ -12,13 +12,11 @@ use super::{
     batch::{Batch, Header, Marker},
     codec::{pack, unpack},
     config::Settings,
+    latest::Latest,
     partition::{Partition, Segment},
     producers::Aborted,
     records::Records,
 };
-
-/// The last offset of each key. It is only looked into, so its order is nobody's concern.
-type Latest = HashMap<Vec<u8>, i64>;
 
 /// One run over a partition.
 struct Run<'a> {
@@ -97,7 +95,7 @@ impl Partition {
 
     /// The last offset of every key that was written since the last run, but in transactions that were aborted.
     fn latest_offsets(&self, until: i64, bound: usize) -> Latest {
-        let mut latest = Latest::new();
+        let mut latest = Latest::default();
         let dirty = self.batches.range(self.find(self.clean_until)..self.find(until));
         for batch in dirty.filter(|batch| !batch.header.is_control() && !self.is_aborted(&batch.header)) {
             let Some(Ok(unpacked)) = batch.header.compression().map(|codec| unpack(codec, batch.payload(), bound))
@@ -106,10 +104,8 @@ impl Partition {
             };
             for record in Records::new(&unpacked).filter_map(Result::ok) {
                 let offset = batch.header.base_offset + i64::from(record.offset_delta);
-                let Some(key) = record.key else { continue };
-                match latest.get_mut(key) {
-                    Some(last) => *last = offset,
-                    None => drop(latest.insert(key.to_vec(), offset)),
+                if let Some(key) = record.key {
+                    latest.note(key, offset);
                 }
             }
         }
@@ -164,7 +160,7 @@ impl Run<'_> {
         let (mut payload, mut count, mut latest, mut tombstones) = (Vec::new(), 0, -1, false);
         for record in Records::new(&unpacked).filter_map(Result::ok) {
             let offset = header.base_offset + i64::from(record.offset_delta);
-            let newest = record.key.is_some_and(|key| self.latest.get(key).is_none_or(|newest| *newest <= offset));
+            let newest = record.key.is_some_and(|key| self.latest.of(key).is_none_or(|newest| newest <= offset));
             if !newest || (record.value.is_none() && tombstones_go) {
                 continue;
             }

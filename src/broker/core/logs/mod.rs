@@ -29,6 +29,7 @@ mod fetch;
 #[cfg(test)]
 mod fetch_tests;
 mod incoming;
+mod latest;
 mod list_offsets;
 mod metadata;
 #[cfg(test)]
