@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Buf as _;
 use libtest_mimic::Trial;
 use rdkafka::{
     Message, Offset, TopicPartitionList,
@@ -16,12 +17,14 @@ use super::{
     PATIENCE, both, consumer,
     groups::{Member, settle},
     next, seen, values,
+    wire::Wire,
 };
 use crate::broker::{Broker, Isolation, Record, eventually};
 
 pub fn trials() -> Vec<Trial> {
     both!(
         compaction_leaves_holes_that_readers_pass,
+        compaction_leaves_the_last_sequence_of_a_producer,
         an_offset_out_of_range_is_an_error_or_a_reset,
         deleted_records_are_out_of_range,
         partitions_that_are_added_are_found_and_read,
@@ -41,15 +44,16 @@ fn reads_from(broker: &Broker, topic: &str, offset: i64, reset: &str) -> rdkafka
     next(&reader)
 }
 
+/// Settings of a topic whose segments are rolled by the next write once they are old, and compacted soon.
+const COMPACTED_SOON: [(&str, &str); 4] = [
+    ("cleanup.policy", "compact"),
+    ("segment.ms", "100"),
+    ("min.cleanable.dirty.ratio", "0.01"),
+    ("delete.retention.ms", "0"),
+];
+
 fn compaction_leaves_holes_that_readers_pass(broker: &Broker) {
-    // A segment is rolled by the next write once it is old, and compacted soon.
-    let config = [
-        ("cleanup.policy", "compact"),
-        ("segment.ms", "100"),
-        ("min.cleanable.dirty.ratio", "0.01"),
-        ("delete.retention.ms", "0"),
-    ];
-    let topic = broker.topic("compacted", 1, &config);
+    let topic = broker.topic("compacted", 1, &COMPACTED_SOON);
     broker.produce(&topic, [("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("a", "3")]);
     broker.produce(&topic, [Record { key: Some(b"c".to_vec()), ..Record::default() }]);
     let mut written = 6;
@@ -78,6 +82,30 @@ fn compaction_leaves_holes_that_readers_pass(broker: &Broker) {
         assert_eq!(reads_from(broker, &topic, asked, "error").unwrap(), expected, "from {asked}");
     }
     assert!(seen(broker, &topic, Isolation::ReadCommitted).contains(&(last, "x".to_owned())));
+}
+
+fn compaction_leaves_the_last_sequence_of_a_producer(broker: &Broker) {
+    let topic = broker.topic("sequences", 1, &COMPACTED_SOON);
+    let mut wire = Wire::connect(broker);
+    // Each time another idempotent producer.
+    broker.produce(&topic, [("a", "1"), ("b", "1")]);
+    broker.produce(&topic, [("a", "2"), ("b", "2")]);
+    eventually("the first batch is without records", || {
+        // Each of these makes those before it old.
+        crate::broker::pass(Duration::from_millis(150));
+        broker.produce(&topic, [("d", "x")]);
+        let answer = wire.fetch(&topic, 0, 0);
+        let mut first = answer.responses[0].partitions[0].records.clone().expect("batches");
+        let base_offset = first.get_i64();
+        first.advance(15);
+        let last_offset_delta = first.get_i32();
+        first.advance(16);
+        let (producer_id, _epoch, sequence) = (first.get_i64(), first.get_i16(), first.get_i32());
+        assert_eq!((base_offset, last_offset_delta, sequence), (0, 1, 0));
+        assert!(producer_id >= 0, "{producer_id}");
+        first.get_i32() == 0
+    });
+    assert_eq!(reads_from(broker, &topic, 0, "error").unwrap(), "2");
 }
 
 fn an_offset_out_of_range_is_an_error_or_a_reset(broker: &Broker) {

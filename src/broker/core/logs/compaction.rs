@@ -1,11 +1,13 @@
 //! Compaction: of the records with one key the last stays (Kafka's `Cleaner`). Offsets stay what they were and leave
-//! holes; a batch of which records go is packed again in its own codec; what a transaction left open, and everything
-//! after it, waits.
+//! holes; a batch of which records go is packed again in its own codec, and the last one of a producer stays without any;
+//! what a transaction left open, and everything after it, waits.
 
 use std::{
     collections::{BTreeSet, VecDeque},
     mem,
 };
+
+use kafka_protocol::records::Compression;
 
 use super::{
     Logs,
@@ -131,9 +133,19 @@ impl Run<'_> {
             self.met.insert(header.producer_id);
         }
         if self.partition.is_aborted(header) {
-            return None;
+            return self.keep_sequence(batch);
         }
         self.keep_records(batch)
+    }
+
+    /// Of a batch of which no record is left: one without any, if it holds the last sequence of a producer that the
+    /// partition knows, which can be found in the log again then (Kafka's `RETAIN_EMPTY`).
+    fn keep_sequence(&self, batch: &Batch) -> Option<Batch> {
+        if !self.partition.producers.is_last(&batch.header) {
+            return None;
+        }
+        let header = Header { count: 0, base_timestamp: -1, ..batch.header.with_compression(Compression::None) };
+        Some(Batch::build(header, &[]))
     }
 
     /// A marker stays while there are records of its transaction, and for the time of a tombstone after them.
@@ -170,11 +182,11 @@ impl Run<'_> {
             count += 1;
         }
         let delete_horizon = tombstones.then(|| batch.delete_horizon.unwrap_or(self.horizon));
+        if count == 0 {
+            return self.keep_sequence(batch);
+        }
         if count == header.count {
             return Some(Batch { delete_horizon, ..batch.clone() });
-        }
-        if count == 0 {
-            return None;
         }
         let max_timestamp = if header.is_log_append_time() { header.max_timestamp } else { latest };
         let packed = pack(codec, &payload)?;

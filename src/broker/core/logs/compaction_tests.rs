@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use kafka_protocol::records::Compression;
+use kafka_protocol::{error::ResponseError, records::Compression};
 
 use super::{
     LogOptions,
-    bench::{Bench, Sample, decode},
+    batch::Header,
+    bench::{Bench, EPOCH_MS, Sample, decode},
 };
 
 /// Every batch is a segment, and compaction is always worth it.
@@ -56,13 +57,13 @@ fn last_record_of_a_key_stays_at_its_offset_whatever_the_codec() {
     assert_eq!(contents(&mut bench, 0), expected);
     let kept = bench.fetch(0, 0);
     assert_eq!((kept.log_start_offset, kept.high_watermark), (0, 7));
-    assert_eq!(super::batch::Header::read(&kept.records.unwrap()).unwrap().compression(), Some(Compression::Zstd));
+    assert_eq!(Header::read(&kept.records.unwrap()).unwrap().compression(), Some(Compression::Zstd));
 }
 
 #[test]
 fn records_without_key_are_not_taken_by_a_compacted_topic() {
     let response = bench(&[]).produce(&Sample::new(&[(Some("k"), None), (None, Some("v"))]).encode());
-    assert_eq!(response.error_code, kafka_protocol::error::ResponseError::InvalidRecord.code());
+    assert_eq!(response.error_code, ResponseError::InvalidRecord.code());
     assert_eq!(response.record_errors[0].batch_index, 1);
 }
 
@@ -113,7 +114,7 @@ fn markers_go_after_their_records_and_their_time() {
     let mut bench = bench(&[("delete.retention.ms", "60000")]);
     bench.append(&Sample::new(&[(Some("a"), Some("1"))]).by(1, 0, 0).transactional());
     bench.end(1, 0, true);
-    put(&mut bench, &[("a", Some("2"))], Compression::None);
+    bench.append(&Sample::new(&[(Some("a"), Some("2"))]).by(1, 0, 1));
     let controls = |bench: &mut Bench| {
         let records = decode(&bench.fetch(0, 0).records.unwrap());
         records.iter().filter(|record| record.control).count()
@@ -148,4 +149,76 @@ fn compaction_gives_memory_back() {
         later(&mut bench, 15);
     }
     assert_eq!(contents(&mut bench, 0).len(), 2);
+}
+
+/// The headers of the batches that are there.
+fn headers(bench: &mut Bench) -> Vec<Header> {
+    let (records, mut at, mut headers) = (bench.fetch(0, 0).records.unwrap(), 0, Vec::new());
+    while let Some(header) = Header::read(&records[at..]) {
+        at += header.size;
+        headers.push(header);
+    }
+    headers
+}
+
+/// Offsets and number of records of each batch, and whose it is.
+fn batches(bench: &mut Bench) -> Vec<(i64, i64, i32, i64)> {
+    headers(bench).iter().map(|h| (h.base_offset, h.last_offset(), h.count, h.producer_id)).collect()
+}
+
+#[test]
+fn last_batch_of_a_producer_stays_without_records_until_the_producer_is_forgotten() {
+    let mut bench = bench(&[]);
+    let pairs = [(Some("a"), Some("1")), (Some("b"), Some("1"))];
+    bench.append(&Sample::new(&pairs).by(7, 0, 0));
+    bench.append(&Sample::new(&pairs).by(7, 0, 2).packed(Compression::Gzip));
+    put(&mut bench, &[("a", Some("2")), ("b", Some("2"))], Compression::None);
+    put(&mut bench, &[("z", Some("1"))], Compression::None);
+    for _ in 0..2 {
+        later(&mut bench, 15);
+        assert_eq!(batches(&mut bench), [(2, 3, 0, 7), (4, 5, 2, -1), (6, 6, 1, -1)]);
+        bench.logs.compact_now(&Bench::topic(), bench.now);
+    }
+    let empty = headers(&mut bench)[0];
+    assert_eq!((empty.base_sequence, empty.last_sequence(), empty.compression()), (2, 3, Some(Compression::None)));
+    assert_eq!((empty.base_timestamp, empty.max_timestamp), (-1, EPOCH_MS + 1));
+    assert_eq!(contents(&mut bench, 0), [row(4, "a", Some("2")), row(5, "b", Some("2")), row(6, "z", Some("1"))]);
+    later(&mut bench, 25 * 3600);
+    bench.logs.compact_now(&Bench::topic(), bench.now);
+    assert_eq!(batches(&mut bench), [(4, 5, 2, -1), (6, 6, 1, -1)]);
+}
+
+#[test]
+fn sequence_is_found_again_in_a_batch_without_records() {
+    let mut bench = bench(&[]);
+    let write = |sequence| Sample::new(&[(Some("a"), Some("1"))]).by(7, 0, sequence);
+    bench.append(&write(0));
+    put(&mut bench, &[("a", Some("2"))], Compression::None);
+    put(&mut bench, &[("z", Some("1"))], Compression::None);
+    later(&mut bench, 15);
+    assert_eq!(batches(&mut bench)[0], (0, 0, 0, 7));
+    bench.append(&write(1));
+    assert!(bench.logs.lose_tail(&Bench::topic(), 0, 3));
+    assert_eq!(bench.refused(&write(2).encode()), ResponseError::OutOfOrderSequenceNumber.code());
+    assert_eq!((bench.append(&write(0)), bench.append(&write(1))), (0, 3));
+}
+
+#[test]
+fn aborted_batch_that_was_the_last_of_its_producer_stays_without_records_and_its_marker_too() {
+    let mut bench = bench(&[("delete.retention.ms", "0")]);
+    bench.append(&Sample::new(&[(Some("a"), Some("1"))]).by(7, 0, 0).transactional());
+    bench.end(7, 0, false);
+    for _ in 0..3 {
+        put(&mut bench, &[("z", Some("1"))], Compression::None);
+        later(&mut bench, 15);
+        assert_eq!(batches(&mut bench)[..2], [(0, 0, 0, 7), (1, 1, 1, 7)]);
+        assert_eq!(bench.fetch(0, 1).aborted_transactions.unwrap().len(), 1);
+    }
+    bench.append(&Sample::new(&[(Some("b"), Some("1"))]).by(7, 0, 1));
+    for _ in 0..3 {
+        put(&mut bench, &[("z", Some("1"))], Compression::None);
+        later(&mut bench, 15);
+    }
+    assert!(batches(&mut bench)[0].0 > 1);
+    assert_eq!(bench.fetch(0, 1).aborted_transactions, Some(Vec::new()));
 }

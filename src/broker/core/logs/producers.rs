@@ -245,6 +245,12 @@ impl Producers {
         });
     }
 
+    /// Whether a batch has the last sequence of its producer.
+    pub(super) fn is_last(&self, header: &Header) -> bool {
+        let last = self.known.get(&header.producer_id).and_then(|known| known.batches.back());
+        last.is_some_and(|last| last.last_offset == header.last_offset())
+    }
+
     /// Where the oldest open transaction begins.
     pub(super) fn first_open(&self) -> Option<i64> {
         self.order.open.first().map(|(first, _)| *first)
