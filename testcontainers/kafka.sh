@@ -221,13 +221,15 @@ tool() {
     kafka-consumer-groups) class=org.apache.kafka.tools.consumer.group.ConsumerGroupCommand ;;
     kafka-console-consumer) class=org.apache.kafka.tools.consumer.ConsoleConsumer ;;
     kafka-console-producer) class=org.apache.kafka.tools.ConsoleProducer ;;
+    kafka-producer-perf-test) class=org.apache.kafka.tools.ProducerPerformance ;;
     kafka-get-offsets) class=org.apache.kafka.tools.GetOffsetShell ;;
     kafka-transactions) class=org.apache.kafka.tools.TransactionsCommand ;;
-    *) die "unknown tool \"${1:-}\"; there are kafka-topics, kafka-configs, kafka-consumer-groups, kafka-console-consumer, kafka-console-producer, kafka-get-offsets and kafka-transactions." ;;
+    *) die "unknown tool \"${1:-}\"; there are kafka-topics, kafka-configs, kafka-consumer-groups, kafka-console-consumer, kafka-console-producer, kafka-producer-perf-test, kafka-get-offsets and kafka-transactions." ;;
   esac
   shift
   fetch
-  java "${tool_options[@]}" "$class" --bootstrap-server "${KAFKA_BOOTSTRAP:-127.0.0.1:9092}" "$@"
+  # In our place, so that whoever signals us signals the tool.
+  exec java "${tool_options[@]}" "$class" --bootstrap-server "${KAFKA_BOOTSTRAP:-127.0.0.1:9092}" "$@"
 }
 
 command=${1:-help}

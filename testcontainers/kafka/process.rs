@@ -75,7 +75,13 @@ impl Process {
         }
         // Lock files are no business of the machine's.
         command.env("STATE_DIRECTORY", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    /// Starts this.
+    pub fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (stdout, stderr) = (Text::default(), Text::default());
         let readers = vec![
@@ -92,6 +98,10 @@ impl Process {
 
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    pub fn stdout(&self) -> String {
+        text(&self.stdout)
     }
 
     pub fn stderr(&self) -> String {

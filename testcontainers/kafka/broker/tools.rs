@@ -17,10 +17,8 @@ impl Broker {
 
     /// [`Broker::tool`] with something on its standard input. Not inside of Docker.
     pub fn tool_with_input(&self, name: &str, arguments: &[&str], input: &str) -> String {
-        let mut tool = Command::new(KAFKA_SH)
-            .args(["tool", name])
-            .args(arguments)
-            .env("KAFKA_BOOTSTRAP", self.bootstrap())
+        let mut tool = self
+            .tool_command(name, arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -31,6 +29,14 @@ impl Broker {
         let output = tool.wait_with_output().expect("the tool ends");
         assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
+    }
+
+    /// How one of Kafka's own console tools is started, for whoever does not only wait for its end. A signal to the process is
+    /// one to Java's.
+    pub fn tool_command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(KAFKA_SH);
+        command.args(["tool", name]).args(arguments).env("KAFKA_BOOTSTRAP", self.bootstrap());
+        command
     }
 }
 

@@ -1,7 +1,7 @@
 //! One list of trials, run on Apache Kafka and on the embedded broker: what a client sees of one it sees of the other. A
 //! difference is the embedded broker's bug.
 //!
-//! Trials go through librdkafka, a few through Kafka's own tools (`tools`), and where a client would hide what is asked
+//! Trials go through librdkafka, a few through Kafka's own tools (`tools`) and their Java clients (`java`), and where a client would hide what is asked
 //! about, through the protocol itself (`protocol`).
 
 mod bad_batches;
@@ -10,6 +10,7 @@ mod frames;
 mod groups;
 mod idempotence;
 mod isolation;
+mod java;
 mod members;
 mod offsets;
 mod protocol;
@@ -47,6 +48,17 @@ macro_rules! both {
 }
 use both;
 
+/// [`both!`] for what Kafka's own tools do: where they cannot be had, as without Java, it is ignored.
+macro_rules! both_with_java {
+    ($($test:ident),+ $(,)?) => {
+        vec![$(
+            $crate::broker::shared(concat!("kafka::conformance::apache::", stringify!($test)), $test),
+            $crate::broker::embedded_with_java(concat!("kafka::conformance::embedded::", stringify!($test)), $test),
+        )+]
+    };
+}
+use both_with_java;
+
 pub fn trials() -> Vec<Trial> {
     [
         // The longest first.
@@ -55,6 +67,7 @@ pub fn trials() -> Vec<Trial> {
         isolation::trials(),
         groups::trials(),
         members::trials(),
+        java::trials(),
         tools::trials(),
         fencing::trials(),
         offsets::trials(),

@@ -4,23 +4,13 @@ use libtest_mimic::Trial;
 use rdkafka::producer::Producer;
 
 use super::{
+    both_with_java,
     groups::{Member, settle},
     send, transactional,
 };
 use crate::broker::{Broker, Isolation};
 
 pub fn trials() -> Vec<Trial> {
-    macro_rules! both_with_java {
-        ($($test:ident),+ $(,)?) => {
-            vec![$(
-                $crate::broker::shared(concat!("kafka::conformance::apache::", stringify!($test)), $test),
-                $crate::broker::embedded_with_java(
-                    concat!("kafka::conformance::embedded::", stringify!($test)),
-                    $test,
-                ),
-            )+]
-        };
-    }
     both_with_java!(
         the_console_producer_and_consumer_pass_records_on,
         the_consumer_groups_tool_describes_resets_and_deletes,
