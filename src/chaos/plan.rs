@@ -318,6 +318,8 @@ fn code(dice: &mut Dice, api: ApiKey) -> i16 {
         ApiKey::InitProducerId | ApiKey::AddPartitionsToTxn | ApiKey::EndTxn => {
             &[E::NotCoordinator, E::CoordinatorNotAvailable, E::CoordinatorLoadInProgress, E::ConcurrentTransactions]
         }
+        ApiKey::CreateTopics => &[E::NotController, E::RequestTimedOut, E::UnknownServerError],
+        ApiKey::DescribeConfigs => &[E::UnknownTopicOrPartition, E::UnknownServerError],
         _ => &[E::NotCoordinator, E::CoordinatorNotAvailable, E::CoordinatorLoadInProgress],
     };
     codes.get(dice.below(codes.len())).map_or(0, |code| code.code())

@@ -5,7 +5,7 @@ use kafka_protocol::{error::ResponseError, protocol::VersionRange};
 
 /// What ApiVersions tells. A client takes the highest version that both know; each line stops where the next version
 /// would bring something that this broker does not have.
-const APIS: &[(ApiKey, i16, i16)] = &[
+pub(super) const APIS: &[(ApiKey, i16, i16)] = &[
     // 12: a producer of the second protocol of transactions; 13: topics by their ids only.
     (ApiKey::Produce, 3, 11),
     // 17 and later: between brokers.

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use kafka_protocol::{
-    messages::{ApiKey, RequestKind},
+    messages::{ApiKey, RequestKind, ResponseKind},
     protocol::StrBytes,
 };
 
 use super::{
     broker::Broker,
-    refusals::{names, refusal},
+    partitions::{names, put, split},
+    refusals::refusal,
     request::{ConnectionId, Effect, Request, Response},
 };
 use crate::clock::Instant;
@@ -18,8 +19,8 @@ use crate::clock::Instant;
 /// What happens to a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Mishap {
-    /// It is answered with this error code and nothing is done. A request whose response has no place for an error has
-    /// its connection closed.
+    /// It is answered with this error code and nothing is done. A request whose response has no place for an error, as the
+    /// older ones about the metadata of all topics, has its connection closed.
     Refuse(i16),
     /// What it asks is done, and it is answered with this error code all the same.
     Deny(i16),
@@ -56,7 +57,9 @@ impl Mishap {
 pub struct Rule {
     /// Requests of this API; `None`: of all.
     pub api: Option<ApiKey>,
-    /// Requests that name this partition of a topic; `None`: all.
+    /// Requests that name this partition of a topic; `None`: all. If they produce, fetch, list or commit offsets,
+    /// [`Mishap::Refuse`] and [`Mishap::Deny`] meet what they ask of this one, and what they ask of others is done and
+    /// answered in truth. Any other mishap meets a request as a whole.
     pub partition: Option<(StrBytes, i32)>,
     /// Requests that arrive from now on,
     pub from: Instant,
@@ -81,8 +84,10 @@ impl Rule {
 #[derive(Clone, PartialEq, Debug)]
 struct Expected {
     mishap: Mishap,
-    /// The request, where its answer is made from it.
-    request: Option<RequestKind>,
+    /// What is answered where it is refused or denied,
+    instead: Option<ResponseKind>,
+    /// of one of its partitions only: the others have what the broker answers.
+    partly: bool,
 }
 
 /// A broker and what goes wrong in front of it; with no rule it is the broker alone.
@@ -125,22 +130,21 @@ impl FaultyBroker {
     }
 
     /// Takes a request, see [`Broker::handle`].
-    pub fn handle(&mut self, request: Request, now: Instant, effects: &mut Vec<Effect>) {
+    pub fn handle(&mut self, mut request: Request, now: Instant, effects: &mut Vec<Effect>) {
         self.rules.retain(|rule| rule.times > 0 && now < rule.until);
-        let key = (request.connection, request.correlation);
         let met = self.rules.iter_mut().find(|rule| rule.meets(&request, now)).map(|rule| {
             rule.times -= 1;
-            rule.mishap
+            (rule.mishap, expect(&request, rule))
         });
-        self.met.extend(met.map(|mishap| (request.api, mishap)));
-        match met {
-            None => {}
-            Some(Mishap::LoseRequest) => return,
-            Some(Mishap::Refuse(code)) => return effects.push(refuse(&request, code)),
-            Some(mishap) => {
-                let request = matches!(mishap, Mishap::Deny(_)).then(|| request.body.clone());
-                self.expected.insert(key, Expected { mishap, request });
+        if let Some((mishap, (expected, rest))) = met {
+            self.met.push((request.api, mishap));
+            match (mishap, rest) {
+                (Mishap::LoseRequest, _) => return,
+                (Mishap::Refuse(_), None) => return effects.push(answer(&request, expected.instead)),
+                (Mishap::Refuse(_), Some(rest)) => request.body = rest,
+                _ => {}
             }
+            self.expected.insert((request.connection, request.correlation), expected);
         }
         let mut answers = std::mem::take(&mut self.scratch);
         self.broker.handle(request, now, &mut answers);
@@ -186,7 +190,7 @@ impl FaultyBroker {
         self.scratch = std::mem::take(answers);
     }
 
-    fn meet(&mut self, expected: Expected, response: Response, now: Instant, effects: &mut Vec<Effect>) {
+    fn meet(&mut self, expected: Expected, mut response: Response, now: Instant, effects: &mut Vec<Effect>) {
         match expected.mishap {
             Mishap::LoseResponse | Mishap::LoseRequest => {}
             Mishap::Delay(nanos) => {
@@ -200,107 +204,36 @@ impl FaultyBroker {
                 self.disconnected(connection);
                 effects.push(Effect::Close(connection));
             }
-            Mishap::Deny(code) | Mishap::Refuse(code) => {
-                let denied = expected.request.and_then(|request| refusal(&request, response.version, code));
-                effects.push(match denied {
-                    Some(body) => Effect::Respond(Response { body, ..response }),
-                    None => Effect::Close(response.connection),
-                });
-            }
+            Mishap::Deny(_) | Mishap::Refuse(_) => effects.push(match expected.instead {
+                Some(part) if expected.partly => {
+                    put(&mut response.body, part);
+                    Effect::Respond(response)
+                }
+                Some(body) => Effect::Respond(Response { body, ..response }),
+                None => Effect::Close(response.connection),
+            }),
         }
     }
 }
 
-fn refuse(request: &Request, code: i16) -> Effect {
-    let &Request { connection, correlation, api, version, .. } = request;
-    match refusal(&request.body, version, code) {
-        Some(body) => Effect::Respond(Response { connection, correlation, api, version, body }),
-        None => Effect::Close(connection),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kafka_protocol::{
-        error::ResponseError,
-        messages::{ApiVersionsRequest, HeartbeatRequest, ResponseKind},
+/// What is to become of the response to a request that meets a rule; and where the rule is about one of its partitions, what
+/// it asks of the others.
+fn expect(request: &Request, rule: &Rule) -> (Expected, Option<RequestKind>) {
+    let mishap = rule.mishap;
+    let (Mishap::Refuse(code) | Mishap::Deny(code)) = mishap else {
+        return (Expected { mishap, instead: None, partly: false }, None);
     };
-
-    use super::*;
-    use crate::broker::core::BrokerOptions;
-
-    const fn at(nanos: u64) -> Instant {
-        Instant::from_nanos(nanos)
+    let refused = |body| refusal(body, request.version, code);
+    match rule.partition.as_ref().and_then(|(topic, partition)| split(&request.body, topic, *partition)) {
+        Some((part, rest)) => (Expected { mishap, instead: refused(&part), partly: true }, Some(rest)),
+        None => (Expected { mishap, instead: refused(&request.body), partly: false }, None),
     }
+}
 
-    fn ask(correlation: i32, api: ApiKey, body: RequestKind) -> Request {
-        Request { connection: ConnectionId(7), correlation, api, version: 0, client_id: None, body }
-    }
-
-    fn broker(mishap: Mishap) -> FaultyBroker {
-        let mut broker = FaultyBroker::new(Broker::new(BrokerOptions::default()));
-        broker.add(Rule { api: None, partition: None, from: at(10), until: at(20), times: 1, mishap });
-        broker
-    }
-
-    /// The numbers of the requests that are answered.
-    fn answered(effects: &[Effect]) -> Vec<i32> {
-        let of = |effect: &Effect| match effect {
-            Effect::Respond(response) => response.correlation,
-            Effect::Close(_) => -1,
-        };
-        effects.iter().map(of).collect()
-    }
-
-    fn versions(correlation: i32) -> Request {
-        ask(correlation, ApiKey::ApiVersions, ApiVersionsRequest::default().into())
-    }
-
-    #[test]
-    fn a_rule_meets_as_many_requests_as_it_says_within_its_time() {
-        let mut broker = broker(Mishap::LoseResponse);
-        let mut effects = Vec::new();
-        for (n, now) in [(0, 9), (1, 10), (2, 11)] {
-            broker.handle(versions(n), at(now), &mut effects);
-        }
-        assert_eq!(answered(&effects), [0, 2]);
-    }
-
-    #[test]
-    fn each_mishap_does_to_a_response_what_it_says() {
-        let cases = [
-            (Mishap::Double, vec![3, 3]),
-            (Mishap::Close, vec![-1]),
-            (Mishap::LoseRequest, vec![]),
-            (Mishap::Delay(5), vec![]),
-            (Mishap::Refuse(1), vec![3]),
-        ];
-        for (mishap, expected) in cases {
-            let (mut broker, mut effects) = (broker(mishap), Vec::new());
-            broker.handle(versions(3), at(10), &mut effects);
-            assert_eq!(answered(&effects), expected, "{mishap:?}");
-        }
-    }
-
-    #[test]
-    fn a_late_response_is_due_when_its_time_has_come() {
-        let (mut broker, mut effects) = (broker(Mishap::Delay(5)), Vec::new());
-        broker.handle(versions(3), at(10), &mut effects);
-        assert_eq!(broker.due(), at(15));
-        broker.tick(at(14), &mut effects);
-        assert!(effects.is_empty());
-        broker.tick(at(15), &mut effects);
-        assert_eq!(answered(&effects), [3]);
-    }
-
-    #[test]
-    fn a_refusal_holds_the_code() {
-        let code = ResponseError::NotCoordinator.code();
-        let (mut broker, mut effects) = (broker(Mishap::Refuse(code)), Vec::new());
-        broker.handle(ask(3, ApiKey::Heartbeat, HeartbeatRequest::default().into()), at(10), &mut effects);
-        let [Effect::Respond(Response { body: ResponseKind::Heartbeat(answer), .. })] = &effects[..] else {
-            panic!("{effects:?}")
-        };
-        assert_eq!(answer.error_code, code);
-    }
+/// Answers a request without a look at it.
+fn answer(request: &Request, body: Option<ResponseKind>) -> Effect {
+    let &Request { connection, correlation, api, version, .. } = request;
+    body.map_or(Effect::Close(connection), |body| {
+        Effect::Respond(Response { connection, correlation, api, version, body })
+    })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kafka_protocol::{
     error::ResponseError as E,
     messages::{
-        CreateTopicsRequest, DescribeConfigsRequest, MetadataRequest, ResponseKind,
+        CreateTopicsRequest, DescribeConfigsRequest, DescribeConfigsResponse, MetadataRequest, ResponseKind,
         create_topics_request::{CreatableTopic, CreatableTopicConfig},
         describe_configs_request::DescribeConfigsResource,
     },
@@ -81,6 +81,27 @@ impl SimTopics {
         DescribeConfigsRequest::default().with_resources(topics.iter().map(one).collect())
     }
 
+    fn facts(
+        topics: &[TopicSpec],
+        counted: Vec<i32>,
+        answer: &DescribeConfigsResponse,
+    ) -> Result<Vec<TopicFacts>, ClientError> {
+        let refused = answer.results.iter().find_map(|result| {
+            let code = error(result.error_code)?;
+            Some(format!("settings of topic {:?}: {code:?}", result.resource_name))
+        });
+        if let Some(sentence) = refused {
+            return Err(ClientError::new(ErrorKind::Other, sentence));
+        }
+        let policy = |spec: &TopicSpec| {
+            let of = answer.results.iter().find(|result| *result.resource_name == *spec.name)?;
+            let found = of.configs.iter().find(|config| &*config.name == POLICY)?;
+            found.value.as_ref().map(ToString::to_string)
+        };
+        let facts = topics.iter().zip(counted);
+        Ok(facts.map(|(spec, partitions)| TopicFacts { partitions, cleanup_policy: policy(spec) }).collect())
+    }
+
     fn later(&mut self) {
         (self.stage, self.not_before) = (Stage::Start, self.host.now() + LATER);
     }
@@ -128,15 +149,9 @@ impl TopicsClient for SimTopics {
             Stage::Describing(call, counted) => match self.link.hear(call) {
                 Heard::Nothing => self.stage = Stage::Describing(call, counted),
                 Heard::Answer(ResponseKind::DescribeConfigs(answer)) => {
-                    let policy = |spec: &TopicSpec| {
-                        let of = answer.results.iter().find(|result| *result.resource_name == *spec.name)?;
-                        let found = of.configs.iter().find(|config| &*config.name == POLICY)?;
-                        found.value.as_ref().map(ToString::to_string)
-                    };
-                    let facts = topics.iter().zip(counted);
-                    let facts = facts.map(|(spec, partitions)| TopicFacts { partitions, cleanup_policy: policy(spec) });
+                    let facts = Self::facts(topics, counted, &answer)?;
                     self.link.close();
-                    return Ok(Some(facts.collect()));
+                    return Ok(Some(facts));
                 }
                 Heard::Answer(_) | Heard::Lost => self.later(),
             },
