@@ -3,7 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use kafka_protocol::{messages::RequestKind, protocol::StrBytes};
+use kafka_protocol::{
+    messages::{
+        OffsetFetchRequest, RequestKind,
+        fetch_request::FetchTopic,
+        list_offsets_request::ListOffsetsTopic,
+        offset_delete_request::OffsetDeleteRequestTopic,
+        offset_fetch_request::{OffsetFetchRequestTopic, OffsetFetchRequestTopics},
+        offset_for_leader_epoch_request::OffsetForLeaderTopic,
+    },
+    protocol::StrBytes,
+};
 
 /// Takes out what came before, and what only a broker with racks and fetch sessions has use for.
 pub(in crate::broker) fn answer_once(body: &mut RequestKind) {
@@ -11,74 +21,72 @@ pub(in crate::broker) fn answer_once(body: &mut RequestKind) {
         RequestKind::Fetch(fetch) => {
             fetch.rack_id = StrBytes::default();
             fetch.forgotten_topics_data = Vec::new();
-            let mut seen = BTreeSet::new();
-            for topic in &mut fetch.topics {
-                let of = (topic.topic.clone(), topic.topic_id);
-                topic.partitions.retain(|asked| seen.insert((of.clone(), asked.partition)));
-            }
+            let of = |topic: &FetchTopic| (topic.topic.clone(), topic.topic_id);
+            partitions_once(&mut fetch.topics, of, |topic| &mut topic.partitions, |asked| asked.partition);
         }
         RequestKind::ListOffsets(list) => {
-            let mut seen = BTreeSet::new();
-            for topic in &mut list.topics {
-                topic.partitions.retain(|asked| seen.insert((topic.name.clone(), asked.partition_index)));
-            }
+            let of = |topic: &ListOffsetsTopic| topic.name.clone();
+            partitions_once(&mut list.topics, of, |topic| &mut topic.partitions, |asked| asked.partition_index);
         }
-        RequestKind::OffsetForLeaderEpoch(asked) => {
-            let mut seen = BTreeSet::new();
-            for topic in &mut asked.topics {
-                topic.partitions.retain(|asked| seen.insert((topic.topic.clone(), asked.partition)));
-            }
-        }
-        RequestKind::Metadata(metadata) => {
-            let mut seen = BTreeSet::new();
-            let topics = metadata.topics.iter_mut();
-            topics.for_each(|topics| topics.retain(|asked| seen.insert((asked.topic_id, asked.name.clone()))));
-        }
-        RequestKind::OffsetFetch(fetch) => {
-            let mut seen = BTreeSet::new();
-            fetch.groups.retain(|group| seen.insert(group.group_id.clone()));
-            let mut seen = BTreeSet::new();
-            for topic in fetch.topics.iter_mut().flatten() {
-                topic.partition_indexes.retain(|index| seen.insert((topic.name.clone(), *index)));
-            }
-            for group in &mut fetch.groups {
-                let mut seen = BTreeSet::new();
-                for topic in group.topics.iter_mut().flatten() {
-                    topic.partition_indexes.retain(|index| seen.insert((topic.name.clone(), *index)));
-                }
-            }
+        RequestKind::OffsetForLeaderEpoch(epochs) => {
+            let of = |topic: &OffsetForLeaderTopic| topic.topic.clone();
+            partitions_once(&mut epochs.topics, of, |topic| &mut topic.partitions, |asked| asked.partition);
         }
         RequestKind::OffsetDelete(delete) => {
-            let mut seen = BTreeSet::new();
-            for topic in &mut delete.topics {
-                topic.partitions.retain(|asked| seen.insert((topic.name.clone(), asked.partition_index)));
-            }
+            let of = |topic: &OffsetDeleteRequestTopic| topic.name.clone();
+            partitions_once(&mut delete.topics, of, |topic| &mut topic.partitions, |asked| asked.partition_index);
         }
-        RequestKind::DescribeGroups(describe) => {
-            let mut seen = BTreeSet::new();
-            describe.groups.retain(|group| seen.insert(group.clone()));
+        RequestKind::OffsetFetch(fetch) => offsets_once(fetch),
+        RequestKind::Metadata(metadata) => {
+            let topics = metadata.topics.iter_mut();
+            topics.for_each(|topics| once(topics, |asked| (asked.topic_id, asked.name.clone())));
         }
+        RequestKind::DescribeGroups(describe) => once(&mut describe.groups, Clone::clone),
         RequestKind::DescribeConfigs(describe) => {
-            let mut seen = BTreeSet::new();
-            describe.resources.retain(|asked| seen.insert((asked.resource_type, asked.resource_name.clone())));
+            once(&mut describe.resources, |asked| (asked.resource_type, asked.resource_name.clone()));
         }
-        RequestKind::DescribeTransactions(describe) => {
-            let mut seen = BTreeSet::new();
-            describe.transactional_ids.retain(|id| seen.insert(id.clone()));
-        }
+        RequestKind::DescribeTransactions(describe) => once(&mut describe.transactional_ids, Clone::clone),
         _ => {}
+    }
+}
+
+fn offsets_once(fetch: &mut OffsetFetchRequest) {
+    let of = |topic: &OffsetFetchRequestTopic| topic.name.clone();
+    let topics = fetch.topics.as_deref_mut().unwrap_or_default();
+    partitions_once(topics, of, |topic| &mut topic.partition_indexes, |index| *index);
+    once(&mut fetch.groups, |group| group.group_id.clone());
+    for group in &mut fetch.groups {
+        let of = |topic: &OffsetFetchRequestTopics| topic.name.clone();
+        let topics = group.topics.as_deref_mut().unwrap_or_default();
+        partitions_once(topics, of, |topic| &mut topic.partition_indexes, |index| *index);
+    }
+}
+
+fn once<T, K: Ord>(asked: &mut Vec<T>, key: impl Fn(&T) -> K) {
+    let mut seen = BTreeSet::new();
+    asked.retain(|one| seen.insert(key(one)));
+}
+
+/// Topics themselves may stand there several times, with different partitions.
+fn partitions_once<T, P, K: Ord + Clone>(
+    topics: &mut [T],
+    topic_of: impl Fn(&T) -> K,
+    partitions_of: impl Fn(&mut T) -> &mut Vec<P>,
+    index_of: impl Fn(&P) -> i32,
+) {
+    let mut seen = BTreeSet::new();
+    for topic in topics {
+        let of = topic_of(topic);
+        partitions_of(topic).retain(|asked| seen.insert((of.clone(), index_of(asked))));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use kafka_protocol::messages::{
-        DescribeConfigsRequest, DescribeGroupsRequest, FetchRequest, GroupId, MetadataRequest, OffsetFetchRequest,
-        TopicName,
-        describe_configs_request::DescribeConfigsResource,
-        fetch_request::{FetchPartition, FetchTopic},
-        metadata_request::MetadataRequestTopic,
-        offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics},
+        DescribeConfigsRequest, DescribeGroupsRequest, FetchRequest, GroupId, MetadataRequest, TopicName,
+        describe_configs_request::DescribeConfigsResource, fetch_request::FetchPartition,
+        metadata_request::MetadataRequestTopic, offset_fetch_request::OffsetFetchRequestGroup,
     };
 
     use super::*;

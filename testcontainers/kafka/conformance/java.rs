@@ -88,7 +88,7 @@ fn java_members_share_a_group_and_a_static_one_is_back_unnoticed(broker: &Broker
     let join = |name: &str, more: &[&str]| {
         let id = format!("client.id={name}");
         let cooperative = "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
-        let properties = [&id[..], "group.protocol=classic", cooperative, "heartbeat.interval.ms=200"];
+        let properties = [id.as_str(), "group.protocol=classic", cooperative, "heartbeat.interval.ms=200"];
         reader(broker, (&topic, &group), &[], &[&properties[..], more].concat())
     };
     let join_static = || join("stays", &["group.instance.id=stays"]);
