@@ -15,7 +15,6 @@ use super::{
     coordinators::{Coordinates, Coordinators},
     groups::{Caller, GroupOptions},
     logs::{LogOptions, Logs},
-    repeated::answer_once,
     request::{Answers, ConnectionId, Effect, Reply, Request, Response, Ticket},
     transactions::TransactionOptions,
 };
@@ -190,14 +189,13 @@ impl Broker {
     /// Works on what a connection has asked until one of its requests has to wait.
     fn go_on(&mut self, connection: ConnectionId, now: Instant, effects: &mut Vec<Effect>) {
         while let Some(waiting) = self.waiting.get_mut(&connection) {
-            let Some(mut request) = waiting.pop_front() else {
+            let Some(request) = waiting.pop_front() else {
                 self.waiting.remove(&connection);
                 return;
             };
             let ticket = Ticket(self.next_ticket);
             self.next_ticket += 1;
             let Request { api, correlation, version, .. } = request;
-            answer_once(&mut request.body);
             match self.work_on(ticket, &request, now) {
                 Reply::Now(body) => {
                     effects.push(Effect::Respond(Response { connection, correlation, api, version, body }));

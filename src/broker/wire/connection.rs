@@ -19,8 +19,9 @@ use super::{
     hub::{Hub, Word},
     inbound::{Inbound, InboundError},
     limits::{Budget, FREE, Limits, Room},
+    repeated::answer_once,
 };
-use crate::broker::core::{ConnectionId, Request, Response, answer_once};
+use crate::broker::core::{ConnectionId, Request, Response};
 
 /// How often it is asked whether others wait for the room of a client that takes nothing.
 const LOOK: Duration = Duration::from_millis(500);
@@ -80,7 +81,8 @@ impl Connection {
     async fn run(&mut self) -> Result<(), End> {
         loop {
             let frame = self.inbound.frame().await?;
-            let request = codec::decode(self.id, &frame.bytes)?;
+            let mut request = codec::decode(self.id, &frame.bytes)?;
+            answer_once(&mut request.body);
             let answered = !matches!(&request.body, RequestKind::Produce(produce) if produce.acks == 0);
             let read = Read::of(&request);
             drop(frame.bytes);
@@ -157,12 +159,7 @@ struct Read(Request);
 
 impl Read {
     fn of(request: &Request) -> Option<Self> {
-        if !matches!(request.body, RequestKind::Fetch(_)) {
-            return None;
-        }
-        let mut request = request.clone();
-        answer_once(&mut request.body);
-        Some(Self(request))
+        matches!(request.body, RequestKind::Fetch(_)).then(|| Self(request.clone()))
     }
 
     /// For what there is now, up to so many bytes: as Kafka has it, a first batch that is larger comes whole.

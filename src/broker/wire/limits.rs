@@ -106,7 +106,9 @@ impl Budget {
         // The semaphores are never closed.
         tokio::select! {
             biased;
-            permit = Arc::clone(&self.units).acquire_many_owned(self.units_of(bytes)) => permit.into_iter().for_each(|permit| room.add(permit)),
+            permit = Arc::clone(&self.units).acquire_many_owned(self.units_of(bytes)) => {
+                permit.into_iter().for_each(|permit| room.add(permit));
+            }
             permit = overdraft.acquire_owned(), if holds => room.overdraft = permit.ok(),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Files in reading order: `server` (the listener and the tasks), `connection` (one client), `inbound` (bytes into
 //! frames), `codec` (frames into requests, responses into frames), `older` (what
-//! old versions cannot say), `careful` (what a length may claim), `hub` (the core
+//! old versions cannot say), `careful` (what a length may claim), `repeated` (what is named more
+//! than once), `hub` (the core
 //! among its connections, and its timers), `limits` (what one client may take).
 //!
 //! Invariants:
@@ -19,6 +20,7 @@ mod hub;
 mod inbound;
 mod limits;
 mod older;
+mod repeated;
 mod server;
 #[cfg(test)]
 mod tests;

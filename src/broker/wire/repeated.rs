@@ -16,7 +16,7 @@ use kafka_protocol::{
 };
 
 /// Takes out what came before, and what only a broker with racks and fetch sessions has use for.
-pub(in crate::broker) fn answer_once(body: &mut RequestKind) {
+pub(super) fn answer_once(body: &mut RequestKind) {
     match body {
         RequestKind::Fetch(fetch) => {
             fetch.rack_id = StrBytes::default();
