@@ -74,7 +74,7 @@ pub(super) struct Oracle {
     earlier: Option<HashSet<(i32, Committed)>>,
     position: Option<Position>,
     /// Records below what is committed that have each of the common words.
-    passed: Passed,
+    passed: Counts,
     /// Records that were deleted before they had arrived: nobody can ask for them.
     deleted: BTreeSet<u32>,
     /// Outputs that had arrived and that the broker has lost. Some of them were not acknowledged: they come once more, and
@@ -103,7 +103,7 @@ impl Oracle {
             highest: BTreeMap::new(),
             earlier: late.then(HashSet::new),
             position: None,
-            passed: Passed::default(),
+            passed: Counts::default(),
             deleted: BTreeSet::new(),
             lost: 0,
         }
@@ -175,8 +175,7 @@ impl Oracle {
 
     /// What counts are too high by.
     fn counted_again(&self) -> u64 {
-        let lineages = |word: Word| self.remembered.of(word) as u64;
-        self.words().map(|word| self.counts.of(word).saturating_sub(lineages(word))).sum()
+        self.words().map(|word| self.counts.of(word).saturating_sub(self.remembered.of(word))).sum()
     }
 
     /// Whether everything that was fed is committed.
@@ -294,13 +293,13 @@ impl Oracle {
                         now.next
                     ));
                 }
-                self.passed.add(*record);
+                self.passed.add(Word::common_of(*record));
             }
             self.highest.insert(*partition, now.next);
         }
-        self.passed.check(&self.arrived, "arrived")?;
+        all_passed(&self.passed, &self.arrived, "arrived")?;
         if self.stores {
-            self.passed.check(&self.remembered, "are in the changelog")?;
+            all_passed(&self.passed, &self.remembered, "are in the changelog")?;
         }
         if let Some(earlier) = &mut self.earlier {
             earlier.extend(found.iter().map(|(partition, now)| (*partition, now.clone())));
@@ -346,7 +345,7 @@ impl Oracle {
             complete((self.records, &self.deleted), &self.remembered, ("is not remembered", "is remembered"))?;
             for word in self.words() {
                 let (count, lineages) = (self.counts.of(word), self.remembered.of(word));
-                if count < lineages as u64 {
+                if count < lineages {
                     return Err(format!("{word} is counted {count} times, and it came {lineages} times"));
                 }
             }
@@ -364,28 +363,16 @@ impl Oracle {
     }
 }
 
-/// Records below what is committed, by the common word that each has: a tree is done only with its last word.
-#[derive(Debug, Default)]
-struct Passed(Vec<usize>);
-
-impl Passed {
-    fn add(&mut self, record: u32) {
-        self.0.resize(Word::common().count(), 0);
-        if let Some(records) = self.0.get_mut(Word::common_of(record).index()) {
-            *records += 1;
+/// Whether each common word has come with as many lineages as records below what is committed have it: a tree is done only with
+/// its last word.
+fn all_passed(passed: &Counts, there: &Lineages, what: &str) -> Result<(), String> {
+    for word in Word::common() {
+        let (records, found) = (passed.of(word), there.of(word));
+        if found < records {
+            return Err(format!("{records} records with {word} are below what is committed, and {found} {what}"));
         }
     }
-
-    /// Whether each common word is there with as many lineages at least.
-    fn check(&self, there: &Lineages, what: &str) -> Result<(), String> {
-        for (word, records) in Word::common().zip(&self.0) {
-            let found = there.of(word);
-            if found < *records {
-                return Err(format!("{records} records with {word} are below what is committed, and {found} {what}"));
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn unfed(text: &[u8], what: &str) -> String {
@@ -405,7 +392,7 @@ fn complete(
     }
     for word in Word::common() {
         let (found, expected) = (there.of(word), word.count(records));
-        let excused = deleted.iter().filter(|record| Word::common_of(**record) == word).count();
+        let excused = deleted.iter().filter(|record| Word::common_of(**record) == word).count() as u64;
         if !(expected - excused..=expected).contains(&found) {
             return Err(format!("{word} {is} with {found} lineages of {expected}"));
         }

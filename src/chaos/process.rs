@@ -3,6 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use super::{
+    caps,
     dice::Dice,
     host::{Host, HostId},
     network::Network,
@@ -97,7 +98,7 @@ pub(super) struct Process {
     /// The first of them, and whose it is.
     first: (Instant, usize),
     /// Whether its last step has done anything.
-    pub(super) worked: bool,
+    worked: bool,
     /// It stands still until then.
     pub(super) paused_until: Instant,
     dice: Dice,
@@ -213,14 +214,17 @@ impl Process {
         }
     }
 
+    /// Whether it keeps to its caps: none can be passed in a step that has done nothing.
+    pub(super) fn check_caps(&self, max_pending: usize) -> Result<(), String> {
+        if !self.worked {
+            return Ok(());
+        }
+        caps::check(self.number, (self.open_trees(), self.run.waiting_tuples()), max_pending)
+    }
+
     /// Trees that are open now.
     pub(super) fn open_trees(&self) -> usize {
         self.run.open_trees()
-    }
-
-    /// Tuples that wait in queues without a bound of their own.
-    pub(super) fn waiting_tuples(&self) -> usize {
-        self.run.waiting_tuples()
     }
 
     /// What it has told so far, but for what its metrics count.

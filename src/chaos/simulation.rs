@@ -7,7 +7,6 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{
     bites::Bites,
-    caps,
     clients::{Author, Row, encode},
     dice::Dice,
     host::HostId,
@@ -349,9 +348,7 @@ impl Simulation {
         let Some(slot) = self.slots.get_mut(at) else { return Ok(()) };
         let Some(process) = &mut slot.process else { return Ok(()) };
         let fate = process.step(now);
-        if process.worked {
-            caps::check(at, (process.open_trees(), process.waiting_tuples()), max_pending)?;
-        }
+        process.check_caps(max_pending)?;
         let (is_killed, is_stopped) = (matches!(fate, Fate::Killed), matches!(fate, Fate::Ended(Ok(_))));
         let (down, what) = match fate {
             Fate::Alive => return Ok(()),
@@ -377,13 +374,7 @@ impl Simulation {
     fn step_ousted(&mut self, at: usize, now: Instant) -> Result<(), String> {
         let Some(process) = self.ousted.get_mut(at) else { return Ok(()) };
         let fate = process.step(now);
-        if process.worked {
-            caps::check(
-                process.number,
-                (process.open_trees(), process.waiting_tuples()),
-                self.setting.make.max_pending,
-            )?;
-        }
+        process.check_caps(self.setting.make.max_pending)?;
         if !matches!(fate, Fate::Alive) {
             self.log.say(now, format_args!("host {}, ousted from {}: {fate:?}", process.host.id().0, process.number));
             self.setting.network.disconnect_all(process.host.id());

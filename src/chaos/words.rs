@@ -43,15 +43,14 @@ impl Word {
     }
 
     /// How many records below `records` have it.
-    pub(super) const fn count(self, records: u32) -> usize {
+    pub(super) const fn count(self, records: u32) -> u64 {
         match self.0.checked_sub(COMMON) {
-            None => (records + COMMON - 1 - self.0) as usize / COMMON as usize,
-            Some(record) => (record < records) as usize,
+            None => ((records + COMMON - 1 - self.0) / COMMON) as u64,
+            Some(record) => (record < records) as u64,
         }
     }
 
-    /// Its number: the common ones come first.
-    pub(super) const fn index(self) -> usize {
+    const fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -96,19 +95,26 @@ fn push_number(number: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// How often each word is counted, by its number.
+/// A count for each word, by its number.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Vec<u64>);
 
 impl Counts {
     /// This is its count now.
     pub(super) fn set(&mut self, word: Word, count: u64) {
+        *self.place(word) = count;
+    }
+
+    /// One more.
+    pub(super) fn add(&mut self, word: Word) {
+        *self.place(word) += 1;
+    }
+
+    fn place(&mut self, word: Word) -> &mut u64 {
         if self.0.len() <= word.index() {
             self.0.resize(word.index() + 1, 0);
         }
-        if let Some(of) = self.0.get_mut(word.index()) {
-            *of = count;
-        }
+        &mut self.0[word.index()]
     }
 
     /// Its count; 0 if there is none.
@@ -121,15 +127,15 @@ impl Counts {
 #[derive(Debug)]
 pub(super) struct Lineages {
     seen: HashTable<(Word, u64)>,
-    /// How many lineages each word has, by its number.
-    of: Vec<usize>,
+    /// How many lineages each word has.
+    of: Counts,
 }
 
 impl Lineages {
     /// None, with room for those of so many records.
     pub(super) fn of_records(records: u32) -> Self {
         let room = records.min(MOST_ROOM) as usize * WORDS_OF_A_LINE as usize;
-        Self { seen: HashTable::with_capacity(room), of: Vec::new() }
+        Self { seen: HashTable::with_capacity(room), of: Counts::default() }
     }
 
     /// A word has come.
@@ -139,18 +145,13 @@ impl Lineages {
         let entry = self.seen.entry(hash(&pair), |other| *other == pair, hash);
         if let hashbrown::hash_table::Entry::Vacant(place) = entry {
             place.insert(pair);
-            if self.of.len() <= word.index() {
-                self.of.resize(word.index() + 1, 0);
-            }
-            if let Some(lineages) = self.of.get_mut(word.index()) {
-                *lineages += 1;
-            }
+            self.of.add(word);
         }
     }
 
     /// How many lineages a word has come with.
-    pub(super) fn of(&self, word: Word) -> usize {
-        self.of.get(word.index()).copied().unwrap_or(0)
+    pub(super) fn of(&self, word: Word) -> u64 {
+        self.of.of(word)
     }
 
     /// Pairs of a word and its lineage.
@@ -178,7 +179,7 @@ mod tests {
             assert_eq!(words, [Some(Word(record % COMMON)), Some(Word::own(record))]);
             words.into_iter().flatten().for_each(|word| *counts.entry(word.to_string()).or_insert(0) += 1);
         }
-        assert_eq!(Word::common().map(|word| word.count(50)).sum::<usize>(), 50);
+        assert_eq!(Word::common().map(|word| word.count(50)).sum::<u64>(), 50);
         for word in Word::common().chain((0..50).map(Word::own)) {
             assert_eq!(word.count(50), counts[&word.to_string()], "{word}");
         }
@@ -220,7 +221,7 @@ mod tests {
             }
             prop_assert_eq!(lineages.len(), naive.values().map(BTreeSet::len).sum::<usize>());
             for word in 0..40 {
-                prop_assert_eq!(lineages.of(Word(word)), naive.get(&word).map_or(0, BTreeSet::len));
+                prop_assert_eq!(lineages.of(Word(word)), naive.get(&word).map_or(0, BTreeSet::len) as u64);
             }
         }
     }
